@@ -12,31 +12,31 @@ use crate::ruby::protect;
 pub(crate) struct GcClock;
 
 /// How many collections there had been at the last look.
-static COUNT: AtomicU64 = AtomicU64::new(0);
+static LAST_COUNT: AtomicU64 = AtomicU64::new(0);
 /// The time that they had taken, in nanoseconds.
-static TIME: AtomicU64 = AtomicU64::new(0);
+static LAST_TOTAL_TIME: AtomicU64 = AtomicU64::new(0);
 /// How many threads have requests.
-static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static BUSY_THREADS: AtomicU64 = AtomicU64::new(0);
 
 impl GcClock {
     /// A thread is about to call the app. Returns the time since the last look.
     #[inline]
     pub fn begin_request() -> GcTime {
-        let requests = REQUESTS.load(Ordering::Relaxed);
-        REQUESTS.store(requests + 1, Ordering::Relaxed);
+        let requests = BUSY_THREADS.load(Ordering::Relaxed);
+        BUSY_THREADS.store(requests + 1, Ordering::Relaxed);
         Self::look(requests > 0)
     }
 
     /// A thread is done with a request. Returns the time since the last look.
     #[inline]
     pub fn end_request() -> GcTime {
-        REQUESTS.store(REQUESTS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        BUSY_THREADS.store(BUSY_THREADS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
         Self::look(true)
     }
 
     /// The next request is the first again: its engine is another one, maybe in a child of this process.
     pub fn forget() {
-        COUNT.store(0, Ordering::Relaxed);
+        LAST_COUNT.store(0, Ordering::Relaxed);
     }
 
     /// Asking Ruby for the time costs a method call, asking for the number of collections next to nothing.
@@ -44,7 +44,7 @@ impl GcClock {
     fn look(in_request: bool) -> GcTime {
         // SAFETY: it reads a number of the VM's.
         let count = unsafe { rb_gc_count() } as u64;
-        if count == COUNT.load(Ordering::Relaxed) {
+        if count == LAST_COUNT.load(Ordering::Relaxed) {
             return GcTime::default();
         }
         let nanos = ask(count);
@@ -58,11 +58,11 @@ impl GcClock {
 
 #[cold]
 fn ask(count: u64) -> u64 {
-    let is_first = COUNT.swap(count, Ordering::Relaxed) == 0;
+    let is_first = LAST_COUNT.swap(count, Ordering::Relaxed) == 0;
     // SAFETY: under protect, and owning nothing.
     let asked = protect(|| unsafe { rb_num2ull(rb_funcall(rb_mGC, rb_intern(c"total_time".as_ptr()), 0)) });
     let Ok(time) = asked else { return 0 };
-    let before = TIME.swap(time, Ordering::Relaxed);
+    let before = LAST_TOTAL_TIME.swap(time, Ordering::Relaxed);
     // What was collected before the first request, and before the fork, does not count.
     if is_first {
         0

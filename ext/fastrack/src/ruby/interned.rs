@@ -106,7 +106,7 @@ impl Interned {
     }
 
     /// The env key of the common header field with this number.
-    pub fn known(&self, number: u8) -> VALUE {
+    pub fn key_at(&self, number: u8) -> VALUE {
         self.known[usize::from(number)]
     }
 }

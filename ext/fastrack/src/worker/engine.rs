@@ -16,7 +16,7 @@ use fastrack_sys::borrow_fd;
 use crate::app::{AppSettings, RackApp};
 use crate::request::AppThread;
 use crate::ruby::{system_error, GcClock};
-use crate::worker::settings::{app_settings, engine_settings, listeners, optional};
+use crate::worker::engine_arguments::{app_settings, engine_settings, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
 

@@ -19,7 +19,7 @@ use super::scoreboard::RubyScoreboard;
 use crate::ruby::{protect, system_error, without_gvl};
 
 /// How long to wait before looking at signals.
-const SLICE: Duration = Duration::from_millis(50);
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The Ruby object. The master makes it, and its children close their copies.
 #[magnus::wrap(class = "Fastrack::Monitor", free_immediately)]
@@ -94,7 +94,9 @@ impl RubyMonitor {
             return Ok(());
         }
         let monitor = &mut *monitor;
-        waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
+        waiting(ruby, move || {
+            (monitor.await_listening(SIGNAL_CHECK_INTERVAL) || Instant::now() > end).then_some(())
+        })
     }
 
     /// `publish(server, workers, mold, listeners, orders)`: how things are now.

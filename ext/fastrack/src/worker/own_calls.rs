@@ -8,7 +8,7 @@ use magnus::{method, prelude::*, Error, RClass, RModule, Ruby, Value};
 use crate::app::{hijack, send_early_hints};
 use crate::env::own_request;
 use crate::request::{no_request, AppThread};
-use crate::worker::settings::limit;
+use crate::worker::engine_arguments::limit;
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let base: RClass = module.const_get("OwnCall")?;

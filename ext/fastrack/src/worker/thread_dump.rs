@@ -26,7 +26,7 @@ const POLL_INTERVAL: u64 = 2;
 const THREAD_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The longest line that is written, in bytes.
-const MAX_LINE: usize = 1024;
+const MAX_LINE_LEN: usize = 1024;
 
 /// The signal on which Ruby must call `Engine#thread_dump`.
 pub(super) fn thread_dump_signal() -> i32 {
@@ -150,13 +150,13 @@ unsafe fn text(value: VALUE, default: &[u8]) -> &[u8] {
 
 /// Writes a line with one system call, so that the lines of several processes do not mix.
 fn write_line(parts: &[&[u8]]) {
-    let mut line = [0; MAX_LINE];
-    let mut rest = &mut line[..MAX_LINE - 1];
+    let mut line = [0; MAX_LINE_LEN];
+    let mut rest = &mut line[..MAX_LINE_LEN - 1];
     for part in parts {
         // What does not fit is cut off.
         let _ = rest.write_all(part);
     }
-    let length = MAX_LINE - 1 - rest.len();
+    let length = MAX_LINE_LEN - 1 - rest.len();
     line[length] = b'\n';
     // A log that cannot be written to goes without.
     let _ = sys::write_stderr(&line[..=length]);

@@ -20,7 +20,7 @@ use crate::ruby::{protect, system_error};
 use crate::worker::scoreboard::RubyScoreboard;
 
 /// The longest timeout, in milliseconds.
-const YEAR: u64 = 365 * 24 * 3600 * 1000;
+const MAX_TIMEOUT: u64 = 365 * 24 * 3600 * 1000;
 
 /// The engine's listeners, and an Array with the env template of each in the same order. Those without a descriptor
 /// were closed, and come last.
@@ -107,7 +107,7 @@ pub(super) fn engine_settings(
     let millis = |key: &str, default: u64| -> Result<u64, Error> {
         let seconds: Option<f64> = optional(ruby, hash, key)?;
         // A cast to u64 saturates, and turns NaN into 0.
-        Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)))
+        Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, MAX_TIMEOUT)))
     };
     let timeout = millis("timeout", defaults.header_timeout)?;
     let tmpdir: Option<PathBuf> = optional(ruby, hash, "tmpdir")?;
@@ -158,7 +158,7 @@ fn request_settings(
 /// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.
 pub(super) fn limit(seconds: f64) -> u64 {
     match seconds {
-        seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, YEAR),
+        seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, MAX_TIMEOUT),
         _ => 0,
     }
 }
