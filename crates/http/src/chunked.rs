@@ -15,7 +15,7 @@ const OVERHEAD_PER_CHUNK: usize = 16;
 enum State {
     /// The hexadecimal size; true after its first digit.
     Size(bool),
-    /// A chunk extension. It is ignored.
+    /// A chunk extension, which is ignored.
     Extension(Extension),
     /// The LF that ends the size line.
     SizeEnd,
@@ -27,9 +27,9 @@ enum State {
     DataLf,
     /// The start of a trailer line or of the empty last line.
     TrailerStart,
-    /// The name of a trailer field. It is ignored.
+    /// The name of a trailer field, which is ignored.
     TrailerName,
-    /// The value of a trailer field. It is ignored.
+    /// The value of a trailer field, which is ignored.
     Trailer,
     /// The LF that ends a trailer line.
     TrailerLf,

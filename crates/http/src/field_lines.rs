@@ -11,7 +11,7 @@ pub(crate) struct FieldLines {
     lines: Vec<Line>,
 }
 
-/// The position of a field's line, and the lengths of its parts in bytes.
+/// The position of a field's line, and the lengths of name and value in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     start: usize,

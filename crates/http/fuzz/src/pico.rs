@@ -52,7 +52,7 @@ pub fn pico_head(bytes: &[u8]) -> Option<PicoHead> {
 }
 
 fn copied(start: *const c_char, len: usize) -> Vec<u8> {
-    // SAFETY: the parser has just returned `start` and `len` for a part of its input.
+    // SAFETY: the parser has just returned `start` and `len` for a part of the input.
     unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec()
 }
 

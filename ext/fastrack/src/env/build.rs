@@ -37,7 +37,7 @@ impl EnvBuilder {
         }
     }
 
-    /// The env of the request with this number. `input` replaces the template's unless it is nil.
+    /// The env of the request with this number. A nil `input` leaves the template's input.
     pub unsafe fn build(&mut self, request: &Request<'_>, number: usize, input: VALUE) -> VALUE {
         let interned = interned();
         let head = request.head;

@@ -92,9 +92,9 @@ impl LeadingValues {
 
     /// A copy of a [template](crate::env::templates) with these values in its first entries.
     pub unsafe fn copy_into_dup(&mut self, template: VALUE) -> VALUE {
-        // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) adds a table to a Hash without one. It also removes the write
-        // barrier's protection from the Hash: the GC then marks the whole Hash at each collection. A template has an entry for
-        // each value, and no entry was deleted. While the entries are written, neither Ruby code nor the GC runs.
+        // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) adds a table to a Hash without one, and makes the GC mark the
+        // whole Hash at each collection, since the writes below have no write barrier. A template has an entry for each value,
+        // and no entry was deleted. While the entries are written, no Ruby code and no GC runs.
         unsafe {
             let copy = rb_hash_dup(template);
             let table = rb_hash_tbl(copy, c"".as_ptr(), 0);

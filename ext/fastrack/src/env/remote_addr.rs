@@ -10,7 +10,7 @@ use crate::ruby::{format_into, string};
 const CACHED_PORTS: usize = 64;
 
 /// Caches the text of the last address, and Strings of ports, indexed by port modulo [`CACHED_PORTS`]. Envs share the Strings
-/// of ports, which are frozen. Each env has its own String of the address, which the app may change as in Puma and Unicorn.
+/// of ports, which are frozen. Each env gets a new String of the address: the app may change it, as in Puma and Unicorn.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct RemoteAddrCache {

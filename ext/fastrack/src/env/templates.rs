@@ -29,7 +29,7 @@ pub(crate) const CALLBACK_KEYS: usize = 2;
 /// Maximum number of header fields in a template. A request with more fields uses the listener's template.
 pub(crate) const MAX_HEADERS: usize = 32;
 
-/// Number of cached templates. A client that keeps changing the order of its fields does not enlarge the cache.
+/// Number of cached templates. A client that keeps changing the order of fields does not enlarge the cache.
 const MAX_TEMPLATES: usize = 16;
 
 /// Keys of the Arrays for callbacks after the response. A listener's template has both, the first only (Rack 2), or none.
@@ -50,8 +50,8 @@ fn request_keys() -> [VALUE; REQUEST_KEYS] {
     ]
 }
 
-/// Keys for which many requests need the template's value (HTTP/1.1, no port, no query). They come last among the written
-/// entries: writing stops after the last new value.
+/// Keys for which many requests need the template's value (HTTP/1.1, no port, no query). These keys come last among the
+/// written entries: writing stops after the last new value.
 fn optional_keys() -> [VALUE; OPTIONAL_KEYS] {
     let interned = interned();
     [
@@ -63,7 +63,7 @@ fn optional_keys() -> [VALUE; OPTIONAL_KEYS] {
     ]
 }
 
-/// Identifies a template: the listener, and the common header fields in order, without Transfer-Encoding, which env lacks.
+/// Identifies a template: the listener, and the common header fields in order. Transfer-Encoding is left out, as in env.
 #[derive(Clone, Copy)]
 pub(crate) struct TemplateKey {
     listener: usize,

@@ -50,7 +50,7 @@ impl AppThread {
         Entered(entry)
     }
 
-    /// The thread that has the request with this number; None if the request is over.
+    /// The thread of the request with this number; None if the request is over.
     pub fn of_request(number: usize) -> Option<&'static AppThread> {
         all().iter().find(|entry| entry.request() == number).copied()
     }

@@ -68,7 +68,7 @@ impl Sender<'_, '_, '_> {
     /// As in Puma, `to_ary` is called only to learn the length, and a result other than an Array is ignored: Rails'
     /// `Response::Buffer` always has the method, and returns the Enumerator of an action that streams.
     ///
-    /// An exception is ignored, too: Rails 7.1 to 8.0 raises for each body with an `each` of its own. Puma would answer 500.
+    /// An exception is ignored, too: Rails 7.1 to 8.0 raises for each body with a custom `each`. Puma would answer 500.
     unsafe fn whole_body(&mut self, body: VALUE) -> Option<VALUE> {
         // SAFETY: as this function's.
         unsafe {

@@ -1,4 +1,4 @@
-//! Headers of the app for the server: rack.hijack and rack.protocol. They are not sent to clients.
+//! Headers of the app for the server, which clients never see: rack.hijack and rack.protocol.
 
 use rb_sys::*;
 

@@ -32,7 +32,7 @@ pub(crate) unsafe fn read_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>
     }
 }
 
-/// The body in the result of an app that has hijacked the connection, to be closed; nil if the result has no body.
+/// The body to close in the result of an app after a full hijack; nil if the result has no body.
 pub(crate) unsafe fn unsent_body(result: VALUE) -> VALUE {
     // SAFETY: as this function's.
     unsafe {
