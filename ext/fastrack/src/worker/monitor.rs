@@ -136,7 +136,7 @@ impl RubyMonitor {
         self.0.borrow().exited(Exit { nr, pid, cause, text, at: epoch_seconds() });
     }
 
-    /// `complaint`: the next new line for the log, or nil.
+    /// `complaint`: a line for the log that it has not given yet, or nil.
     fn complaint(&self) -> Option<String> {
         self.0.borrow().complaint()
     }
