@@ -32,7 +32,7 @@ struct RubyEngine {
     pause: Cell<Option<GcPause>>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
-    /// None after `release`: `ending` and `forking` keep descriptors open.
+    /// These would keep descriptors open; None once the engine was released.
     ending: RefCell<Option<Arc<Ending>>>,
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
@@ -77,7 +77,7 @@ fn define_control(class: RClass) -> Result<(), Error> {
     // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
     // response has begun; all other connections go to other workers.
     class.define_method("prepare_exit", method!(RubyEngine::prepare_exit, 0))?;
-    // Closes this process's copies of all connections without sending anything. For a forked child.
+    // Lets go of all connections without sending anything to any client: for a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
 
@@ -205,8 +205,8 @@ impl RubyEngine {
         ending.iter().for_each(|ending| ending.run());
     }
 
-    /// `release`: closes all descriptors of a stopped engine, including connections, and ends the helper thread. Returns false
-    /// if the engine is running, or belongs to another process.
+    /// `release`: closes all descriptors of an engine that does not run any more, connections included, and ends its helper
+    /// thread. False if it still runs, or is another process's.
     fn release(&self) -> bool {
         let Ok(mut engine) = self.engine.try_borrow_mut() else { return false };
         if std::process::id() != self.pid {
