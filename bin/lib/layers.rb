@@ -16,7 +16,7 @@ class Layers
   # are one layer, and may import each other. lib.rs is above all of them.
   CRATES = {
     "crates/http" => [[], <<~ORDER],
-      bytes chunk_encoder connection_options date error field_lines field_name reason span status transfer_codings
+      bytes connection_options date error field_lines field_name status_code transfer_codings
       chunk_extension framing limits target
       chunked
       app_chunks head response

@@ -4,12 +4,12 @@ mod body_source;
 mod build;
 mod headers;
 mod input;
+mod leading_values;
 mod own_calls;
 mod protocol;
 mod remote_addr;
 mod server_name;
 mod templates;
-mod values;
 
 use magnus::{Error, RModule, Ruby};
 
@@ -20,7 +20,7 @@ pub(crate) use own_calls::{own_call_keys, own_request, Offered};
 pub(crate) use templates::{callback_keys, make_template};
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
-    values::init(ruby)?;
+    leading_values::init(ruby)?;
     body_source::init(ruby, module)?;
     own_calls::init(ruby, module)
 }

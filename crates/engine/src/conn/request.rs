@@ -42,7 +42,7 @@ pub struct Request<'a> {
     /// The body.
     pub content: Content<'a>,
     /// What was received after the request.
-    pub beyond: &'a [u8],
+    pub pipelined: &'a [u8],
     /// The index of its listener.
     pub listener: usize,
     /// The client's address; None on a unix socket.

@@ -1,7 +1,7 @@
-//! What env offers for its own request: rack.hijack, rack.early_hints, fastrack.client_gone and fastrack.timeout.
+//! The request-bound objects of env: rack.hijack, rack.early_hints, fastrack.client_gone and fastrack.timeout.
 //!
-//! The app may keep these objects, and call them at any time and in any thread. So each request gets its own, which know the request's
-//! number, and a call compares that with the requests in progress.
+//! The app may keep these objects, and call them at any time and in any thread. So each request gets its own objects with
+//! the number of the request, and a call looks for the number among the requests in progress.
 
 use std::ffi::c_void;
 
@@ -10,10 +10,10 @@ use rb_sys::*;
 
 use crate::ruby::{interned, NIL};
 
-/// How many of them there are.
+/// Number of request-bound objects.
 pub(crate) const OWN_CALLS: usize = 4;
 
-/// Which of them a listener's template has.
+/// Whether a listener's template offers each object, in the order of [`own_call_keys`].
 pub(crate) type Offered = [bool; OWN_CALLS];
 
 /// The keys, in the order of [`classes`].
@@ -30,7 +30,7 @@ fn classes() -> [VALUE; OWN_CALLS] {
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let base = module.define_class("OwnCall", ruby.class_object())?;
     for name in ["Hijack", "EarlyHints", "ClientGone", "Timeout"] {
-        // In each class: Ruby looks for the allocator whenever it makes such an object, from the class upwards.
+        // Undefined in each class: Ruby looks for the allocator at each new object, from the class upwards.
         base.define_class(name, base)?.undef_default_alloc_func();
     }
     base.undef_default_alloc_func();
@@ -55,24 +55,24 @@ impl OwnCalls {
         own
     }
 
-    /// Makes those for the request with this number, and passes them on in the order of their keys.
+    /// Makes the objects of the request with this number, and passes them to `store` in the order of their keys.
     ///
     /// # Safety
-    /// Under protect, and `take` keeps them where the GC sees them.
-    pub unsafe fn make(&self, request: usize, mut take: impl FnMut(VALUE)) {
-        // The number stands in the place of an address. Ruby takes 0 for no data.
+    /// Under protect, and `store` puts the objects where the GC sees them.
+    pub unsafe fn make(&self, request: usize, mut store: impl FnMut(VALUE)) {
+        // The number is stored as an address. 0 would mean no data to Ruby.
         let data = (request + 1) as *mut c_void;
         for class in &self.classes[..self.len] {
             // SAFETY: as this function's; the type has no function that would follow the address.
-            take(unsafe { rb_data_typed_object_wrap(*class, data, &raw const TYPE.0) });
+            store(unsafe { rb_data_typed_object_wrap(*class, data, &raw const TYPE.0) });
         }
     }
 }
 
-/// The number of the request that an object is for.
+/// The number of an object's request.
 ///
 /// # Safety
-/// Needs the GVL only; `object` is one of these.
+/// Needs the GVL only; [`OwnCalls::make`] has made `object`.
 pub(crate) unsafe fn own_request(object: VALUE) -> usize {
     // SAFETY: as this function's, so that this does not raise.
     unsafe { rb_check_typeddata(object, &raw const TYPE.0) as usize - 1 }
@@ -80,11 +80,11 @@ pub(crate) unsafe fn own_request(object: VALUE) -> usize {
 
 struct DataType(rb_data_type_t);
 
-// SAFETY: nobody writes to it.
+// SAFETY: the type is constant.
 unsafe impl Sync for DataType {}
 
 static TYPE: DataType = DataType({
-    // SAFETY: a C structure of pointers and numbers, for which 0 is a value; Ruby wants 0 for what it does not know yet.
+    // SAFETY: a C structure of pointers and numbers, for which 0 is valid. Ruby requires 0 in unused and reserved members.
     let mut data_type: rb_data_type_t = unsafe { std::mem::zeroed() };
     data_type.wrap_struct_name = c"Fastrack::OwnCall".as_ptr();
     data_type.flags = (rbimpl_typeddata_flags::RUBY_TYPED_FREE_IMMEDIATELY as VALUE)

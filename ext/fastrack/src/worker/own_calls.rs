@@ -8,7 +8,7 @@ use magnus::{method, prelude::*, Error, RClass, RModule, Ruby, Value};
 use crate::app::{hijack, send_early_hints};
 use crate::env::own_request;
 use crate::request::{no_request, AppThread};
-use crate::worker::settings::limit;
+use crate::worker::engine_arguments::limit;
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let base: RClass = module.const_get("OwnCall")?;
@@ -20,14 +20,14 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     ruby.eval::<Value>("class Fastrack::OwnCall; def to_proc = method(:call).to_proc; end").map(drop)
 }
 
-/// The thread that has the object's request; None when that is over.
+/// The thread of the object's request; None if the request is over.
 fn thread_of(this: Value) -> Option<&'static AppThread> {
-    // SAFETY: Ruby has found the method by the object's class.
+    // SAFETY: the class of the object has this method, so `OwnCalls::make` has made the object.
     AppThread::of_request(unsafe { own_request(this.as_raw()) })
 }
 
-/// `rack.hijack`: gives the app the connection, as a TCPSocket or UNIXSocket. Raises IOError if the request is over or another
-/// thread's, or if the response has begun.
+/// `rack.hijack`: passes the connection to the app, as a TCPSocket or UNIXSocket. Raises IOError if the request is over or
+/// belongs to another thread, or if the response has started.
 fn call_hijack(ruby: &Ruby, this: Value) -> Result<Value, Error> {
     let thread = thread_of(this).ok_or_else(|| no_request(ruby))?;
     let socket = thread.with_request(ruby, |in_flight| hijack(in_flight, ruby))?;
@@ -36,19 +36,18 @@ fn call_hijack(ruby: &Ruby, this: Value) -> Result<Value, Error> {
 }
 
 /// `rack.early_hints`: sends 103 with these headers, unless the client speaks HTTP/1.0 or the request is over. Raises
-/// ArgumentError for headers that cannot be sent, and IOError in another thread or when the response has begun.
+/// ArgumentError for invalid headers, and IOError in another thread and after the start of the response.
 fn call_early_hints(ruby: &Ruby, this: Value, headers: Value) -> Result<(), Error> {
     let Some(thread) = thread_of(this) else { return Ok(()) };
     thread.with_request(ruby, |in_flight| send_early_hints(in_flight, ruby, headers.as_raw()))
 }
 
-/// `fastrack.client_gone`: whether nobody waits for the response any more: the client has left, or the request is over. In any
-/// thread.
+/// `fastrack.client_gone`: whether the client has left, or the request is over. For any thread.
 fn call_client_gone(this: Value) -> bool {
     thread_of(this).is_none_or(AppThread::is_client_gone)
 }
 
-/// `fastrack.timeout`: how long the request may take from now on, in seconds; 0 for no limit. In any thread.
+/// `fastrack.timeout`: sets the time limit of the request, in seconds from now; 0 is no limit. For any thread.
 fn call_timeout(ruby: &Ruby, this: Value, seconds: f64) -> Result<(), Error> {
     if seconds.is_nan() || seconds < 0.0 {
         let message = "a limit is a number of seconds, or 0 for none";

@@ -266,7 +266,7 @@ impl<'a> BodyStream<'a> {
     }
 
     /// Passes what has been received after the body to `look`, which must not use this stream.
-    pub fn look_beyond(&self, look: &mut dyn FnMut(&[u8])) {
+    pub fn peek_pipelined(&self, look: &mut dyn FnMut(&[u8])) {
         look(self.reader().rest());
     }
 

@@ -1,4 +1,4 @@
-//! Bodies with a Transfer-Encoding of the app's own.
+//! Bodies with a Transfer-Encoding set by the app.
 
 use rb_sys::*;
 
@@ -9,9 +9,9 @@ use crate::response::sender::{Encoding, Sender};
 use crate::ruby::{raise, NIL};
 
 impl Sender<'_, '_, '_> {
-    /// Decides what becomes of the app's [codings](Coding). No client of HTTP/1.0 may get a Transfer-Encoding (RFC 9112
-    /// §6.1): chunks are decoded for it. Raises ArgumentError where that is not possible, since the client would take what it
-    /// gets for the content.
+    /// Decides whether to send, check or decode the app's [codings](Coding). HTTP/1.0 clients must not receive a
+    /// Transfer-Encoding (RFC 9112 §6.1): the server decodes chunks for them. Raises ArgumentError for other codings and for
+    /// bodies that write to the socket themselves: an HTTP/1.0 client would read the coded bytes as content.
     ///
     /// # Safety
     /// As [`send`](Self::send).

@@ -1,4 +1,4 @@
-//! Reason phrases, and which statuses have no body.
+//! Reason phrases of status codes, and the status codes without a body.
 
 use std::sync::LazyLock;
 
@@ -6,7 +6,7 @@ use http::StatusCode;
 
 static REASONS: LazyLock<[&str; 600]> = LazyLock::new(|| std::array::from_fn(|code| registered(code as u16)));
 
-/// The reason phrase of a status code: from the IANA registry, else the name of its class.
+/// The reason phrase of a status code by the IANA registry. Unregistered codes get the name of their class.
 pub fn reason(code: u16) -> &'static str {
     match code {
         200 => "OK",

@@ -1,4 +1,4 @@
-//! Takes the arguments of Engine.new apart.
+//! Converts the arguments of Engine.new.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::ruby::{protect, system_error};
 use crate::worker::scoreboard::RubyScoreboard;
 
 /// The longest timeout, in milliseconds.
-const YEAR: u64 = 365 * 24 * 3600 * 1000;
+const MAX_TIMEOUT: u64 = 365 * 24 * 3600 * 1000;
 
-/// The engine's listeners, and an Array with the env template of each in the same order. Those without a descriptor
-/// were closed, and come last.
+/// The engine's listeners, and an Array with the env template of each listener in the same order. Closed listeners, which
+/// have no descriptor, come last in `list` and have only a template.
 pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RArray), Error> {
     let templates = ruby.ary_new();
     let mut listeners = Vec::new();
@@ -32,20 +32,20 @@ pub(super) fn listeners(ruby: &Ruby, list: RArray) -> Result<(Vec<Listener>, RAr
         let template: RHash = required(ruby, hash, "env")?;
         if let Some(fd) = optional(ruby, hash, "fd")? {
             let tcp = optional(ruby, hash, "tcp")?.unwrap_or(false);
-            // SAFETY: Ruby's Socket closes it after this call at the earliest.
+            // SAFETY: Ruby's Socket keeps the descriptor open during this call.
             let listener = unsafe { borrow_fd(fd) }.and_then(|fd| Listener::from_fd(fd, tcp));
             let failed = |error| system_error(ruby, &format!("descriptor {fd}"), &error);
             listeners.push(listener.map_err(failed)?);
         }
-        // SAFETY: under protect; a Hash, which is on the stack.
+        // SAFETY: under protect; the Hash is on the stack.
         let template = protect(|| unsafe { make_template(template.as_raw(), &[]) });
-        // SAFETY: Ruby has just made it.
+        // SAFETY: Ruby has just made the template.
         templates.push(unsafe { Value::from_raw(template.map_err(|raised| raised.into_error(ruby))?) })?;
     }
     Ok((listeners, templates))
 }
 
-/// The settings of the app's side, and what keeps the GC from their objects until the engine's own object marks them.
+/// The app's settings, and boxes that protect their objects from the GC until the engine's object marks them.
 pub(super) fn app_settings(
     ruby: &Ruby,
     hash: RHash,
@@ -75,7 +75,7 @@ pub(super) fn app_settings(
     Ok((settings, kept))
 }
 
-/// How many Arrays for callbacks each template begins with. All are made for the same Rack.
+/// Number of callback Arrays at the start of each template. All templates are for the same version of Rack.
 fn callback_arrays(ruby: &Ruby, templates: RArray) -> Result<usize, Error> {
     let keys = ["rack.after_reply", "rack.response_finished"];
     let count = |template: RHash| keys.iter().filter(|key| template.get(**key).is_some()).count();
@@ -88,9 +88,9 @@ fn callback_arrays(ruby: &Ruby, templates: RArray) -> Result<usize, Error> {
     }
 }
 
-/// Which objects for their own request the templates have: true stands for one. All have the same.
+/// The request-bound objects that the templates offer: true stands for an object. All templates offer the same objects.
 fn offered(templates: RArray) -> Result<Offered, Error> {
-    // SAFETY: a String that is never freed.
+    // SAFETY: the keys are Strings that are never freed.
     let keys = own_call_keys().map(|key| unsafe { Value::from_raw(key) });
     let first: Option<RHash> = templates.entry(0)?;
     let is_true = |value: Value| value.as_raw() == rb_sys::Qtrue as rb_sys::VALUE;
@@ -107,7 +107,7 @@ pub(super) fn engine_settings(
     let millis = |key: &str, default: u64| -> Result<u64, Error> {
         let seconds: Option<f64> = optional(ruby, hash, key)?;
         // A cast to u64 saturates, and turns NaN into 0.
-        Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, YEAR)))
+        Ok(seconds.map_or(default, |seconds| ((seconds * 1000.0) as u64).clamp(1, MAX_TIMEOUT)))
     };
     let timeout = millis("timeout", defaults.header_timeout)?;
     let tmpdir: Option<PathBuf> = optional(ruby, hash, "tmpdir")?;
@@ -148,17 +148,17 @@ fn request_settings(
 ) -> Result<RequestSettings, Error> {
     let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
     let stuck: Option<f64> = optional(ruby, hash, "worker_timeout")?;
-    let place: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
-    let slot: Option<Slot> = place.and_then(|(board, index)| board.0.slot(index));
+    let slot: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
+    let slot: Option<Slot> = slot.and_then(|(board, index)| board.0.slot(index));
     let threads = optional(ruby, hash, "threads")?.unwrap_or(1);
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
     Ok(RequestSettings { threads, timeout, stuck, slot, dumper: Some(dumper) })
 }
 
-/// A limit in seconds as milliseconds. 0 is no limit; the smallest limit is 1 ms.
+/// Converts a limit from seconds to milliseconds. 0 is no limit; the smallest limit is 1 ms.
 pub(super) fn limit(seconds: f64) -> u64 {
     match seconds {
-        seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, YEAR),
+        seconds if seconds > 0.0 => ((seconds * 1000.0) as u64).clamp(1, MAX_TIMEOUT),
         _ => 0,
     }
 }
@@ -167,7 +167,7 @@ fn limits(ruby: &Ruby, hash: RHash, defaults: Limits) -> Result<Limits, Error> {
     let head = optional(ruby, hash, "max_head")?.unwrap_or(defaults.head);
     let target: usize = optional(ruby, hash, "max_target")?.unwrap_or(defaults.target);
     let fields = optional(ruby, hash, "max_fields")?.unwrap_or(defaults.fields);
-    // A limit beyond that of the whole head would never be reached.
+    // A target is never longer than the whole head.
     Ok(Limits { target: target.min(head), head, fields })
 }
 
@@ -176,7 +176,7 @@ fn required<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<T, Err
     optional(ruby, hash, key)?.ok_or_else(missing)
 }
 
-/// The value of a Symbol key; None if it is nil or missing.
+/// The value of a Symbol key; None if the value is nil or missing.
 pub(super) fn optional<T: TryConvert>(ruby: &Ruby, hash: RHash, key: &str) -> Result<Option<T>, Error> {
     let value: Option<Value> = hash.lookup(ruby.to_symbol(key))?;
     value.map(T::try_convert).transpose()

@@ -1,8 +1,8 @@
 //! The values of an env's first entries.
 //!
-//! They are written to their places in the Hash's table. Through the table's functions it would be sixty instructions more for each, a
-//! fourteenth of a short request. So this goes by the layout of a table's entries, which is the same from Ruby 2.4 to 4.0 (st.c);
-//! when the extension is loaded, it looks whether this Ruby has it.
+//! Values are written directly into the entries of the Hash's table. Through the table's functions, each value would cost
+//! sixty instructions more: together a fourteenth of a short request. The layout of an entry is the same from Ruby 2.4 to
+//! 4.0 (st.c). [`init`] checks the layout when the extension is loaded.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,24 +11,25 @@ use magnus::{Error, Ruby};
 use rb_sys::*;
 
 use crate::env::own_calls::OWN_CALLS;
-use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, RARE_KEYS, REQUEST_KEYS};
+use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, OPTIONAL_KEYS, REQUEST_KEYS};
 use crate::ruby::{protect, UNDEF};
 
-const MOST: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS + RARE_KEYS;
+/// Maximum number of entries with a value of the request.
+const MAX_VALUES: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS + OPTIONAL_KEYS;
 
-/// Values for the first entries of a template's copy. On the stack, where the GC sees them.
-pub(crate) struct FirstValues {
-    values: [VALUE; MOST],
+/// Values for the first entries of a template's copy. Lives on the stack, where the GC sees the values.
+pub(crate) struct LeadingValues {
+    values: [VALUE; MAX_VALUES],
     len: usize,
-    /// After the last that changes an entry.
+    /// Index after the last value that is not [`KEEP`].
     end: usize,
     written: usize,
 }
 
-/// Stands for the template's own value.
-const UNCHANGED: VALUE = UNDEF;
+/// Stands for the template's value.
+const KEEP: VALUE = UNDEF;
 
-/// An entry of a table.
+/// An entry of a table (`struct st_table_entry` in st.c).
 #[repr(C)]
 struct Entry {
     hash: st_index_t,
@@ -36,21 +37,21 @@ struct Entry {
     record: st_data_t,
 }
 
-/// Whether this Ruby's tables have such entries.
-static HAS_ENTRIES: AtomicBool = AtomicBool::new(false);
+/// Whether this Ruby's tables have entries of type [`Entry`].
+static HAS_KNOWN_LAYOUT: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn init(ruby: &Ruby) -> Result<(), Error> {
     // SAFETY: under protect; the closure owns nothing.
-    let found = protect(|| unsafe { has_entries() }).map_err(|raised| raised.into_error(ruby))?;
-    // The portable build goes through the table's functions, so that their way is tested.
-    HAS_ENTRIES.store(found && !cfg!(feature = "portable"), Ordering::Relaxed);
+    let found = protect(|| unsafe { has_known_layout() }).map_err(|raised| raised.into_error(ruby))?;
+    // The portable build uses the table's functions, to test them.
+    HAS_KNOWN_LAYOUT.store(found && !cfg!(feature = "portable"), Ordering::Relaxed);
     Ok(())
 }
 
-/// Whether the entries of a copied Hash are found where they should be.
-unsafe fn has_entries() -> bool {
-    // SAFETY: as this function's; the Hash is on the stack. Nothing is allocated after its copy, so that this stays where it is. The
-    // table has room for more entries than are looked at, even if they are of two words each.
+/// Whether the entries of a copied Hash have the expected layout.
+unsafe fn has_known_layout() -> bool {
+    // SAFETY: as this function's; the Hash is on the stack. Nothing is allocated after the copy, so that the table does not
+    // move. The table has room for more entries than are read here, even if an entry has only two words.
     unsafe {
         let number = |number: usize| LONG2FIX(number as _);
         let hash = rb_hash_new();
@@ -72,36 +73,35 @@ unsafe fn first_entry(table: *mut st_table) -> *mut Entry {
     unsafe { (*table).entries.cast::<Entry>().add((*table).entries_start as usize) }
 }
 
-impl FirstValues {
+impl LeadingValues {
     pub fn new() -> Self {
-        FirstValues { values: [UNCHANGED; MOST], len: 0, end: 0, written: 0 }
+        LeadingValues { values: [KEEP; MAX_VALUES], len: 0, end: 0, written: 0 }
     }
 
-    /// The next entry's value.
+    /// Adds a value for the next entry.
     pub fn push(&mut self, value: VALUE) {
         self.values[self.len] = value;
         self.len += 1;
         self.end = self.len;
     }
 
-    /// The next entry keeps the template's value.
-    pub fn push_unchanged(&mut self) {
+    /// Keeps the template's value in the next entry.
+    pub fn keep_template_value(&mut self) {
         self.len += 1;
     }
 
     /// A copy of a [template](crate::env::templates) with these values in its first entries.
     pub unsafe fn copy_into_dup(&mut self, template: VALUE) -> VALUE {
-        // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) gives the Hash a table if it has none yet, and makes the
-        // GC look at the whole Hash whenever it marks, since no write barrier runs for the new values. A template has an entry for each
-        // value, and none was deleted. Nothing is called, or callbacks that call nothing: the table stays as it is, and the GC does
-        // not run.
+        // SAFETY: as this function's. rb_hash_tbl (RHASH_TBL) adds a table to a Hash without one, and makes the GC mark the
+        // whole Hash at each collection, since the writes below have no write barrier. A template has an entry for each value,
+        // and no entry was deleted. While the entries are written, no Ruby code and no GC runs.
         unsafe {
             let copy = rb_hash_dup(template);
             let table = rb_hash_tbl(copy, c"".as_ptr(), 0);
-            if HAS_ENTRIES.load(Ordering::Relaxed) {
+            if HAS_KNOWN_LAYOUT.load(Ordering::Relaxed) {
                 let first = first_entry(table);
                 for (index, value) in self.values[..self.end].iter().enumerate() {
-                    if *value != UNCHANGED {
+                    if *value != KEEP {
                         (*first.add(index)).record = *value as st_data_t;
                     }
                 }
@@ -114,10 +114,10 @@ impl FirstValues {
     }
 }
 
-/// Called for each entry from the first one on, until all values are written.
+/// Called for each entry in order, until all values are written.
 unsafe extern "C" fn is_next(_key: st_data_t, _value: st_data_t, data: st_data_t, _error: c_int) -> c_int {
-    // SAFETY: `copy_into_dup` passes this, and does not use it until the loop is over.
-    let values = unsafe { &*(data as *const FirstValues) };
+    // SAFETY: `copy_into_dup` passes `data`, and does not use the values until the loop is over.
+    let values = unsafe { &*(data as *const LeadingValues) };
     let is_next = values.written < values.end;
     (if is_next { st_retval::ST_REPLACE } else { st_retval::ST_STOP }) as c_int
 }
@@ -128,11 +128,11 @@ unsafe extern "C" fn write_next(
     data: st_data_t,
     _existing: c_int,
 ) -> c_int {
-    // SAFETY: as in `is_next`; the table passes a place for the value.
+    // SAFETY: as in `is_next`; the table passes a valid pointer for the value.
     unsafe {
-        let values = &mut *(data as *mut FirstValues);
+        let values = &mut *(data as *mut LeadingValues);
         match values.values.get(values.written) {
-            Some(&new) if new != UNCHANGED => *value = new as st_data_t,
+            Some(&new) if new != KEEP => *value = new as st_data_t,
             _ => {}
         }
         values.written += 1;
