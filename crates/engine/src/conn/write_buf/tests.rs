@@ -46,7 +46,7 @@ fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
 
 #[test]
 fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
-    for length in [1, JOINED - 4, JOINED - 3, 2 * JOINED, 1_000_000] {
+    for length in [1, MAX_JOINED - 4, MAX_JOINED - 3, 2 * MAX_JOINED, 1_000_000] {
         let (mut client, server) = pair();
         let body = vec![b'b'; length];
         let mut buf = WriteBuf::default();
@@ -65,7 +65,7 @@ fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
 
 #[test]
 fn what_fails_to_be_sent_does_not_wait() {
-    for length in [1, 2 * JOINED] {
+    for length in [1, 2 * MAX_JOINED] {
         let (client, server) = pair();
         drop(client);
         let mut buf = WriteBuf::default();
@@ -114,12 +114,12 @@ fn a_long_file_does_not_starve_others() {
         client.read_to_end(&mut sink).map(|_| sink.len())
     });
     server.set_nonblocking(false).expect("blocking");
-    let length = 2 * FILE_SLICE + 1;
+    let length = 2 * FILE_BYTES_PER_TURN + 1;
     let file = tempfile::tempfile().expect("a file");
     file.set_len(length as u64).expect("length");
     let mut buf = WriteBuf::default();
     buf.push_file(file, length as u64, false);
-    for (sent, more) in [(FILE_SLICE, true), (FILE_SLICE, true), (1, false)] {
+    for (sent, more) in [(FILE_BYTES_PER_TURN, true), (FILE_BYTES_PER_TURN, true), (1, false)] {
         assert_eq!(buf.flush(server.as_fd()).expect("flush"), sent);
         assert_eq!(buf.has_more_to_send(), more);
     }
