@@ -42,13 +42,14 @@ pub trait App {
         Flow::Continue
     }
 
-    /// Lets signal handlers and other threads run. Called regularly while there is much to read and no request to answer.
+    /// Lets signal handlers and other threads run. Called regularly while there is much to read and no request to
+    /// answer.
     fn check(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Runs `wait`, the only call of the engine that may block the thread. An implementation may skip `wait` if the thread
-    /// has other work, and must not run it twice.
+    /// Runs `wait`, the only call of the engine that may block the thread. An implementation may skip `wait` if the
+    /// thread has other work, and must not run it twice.
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
         wait();
         Flow::Continue

@@ -42,8 +42,8 @@ pub struct Control {
     counters: Counters,
     /// Requests that former workers of this slot answered and dropped.
     before: [u64; 2],
-    /// Wakes the thread that waits for clients. Weak because the engine closes the waker and `Control` may outlive the engine.
-    /// Empty if the engine has a single thread, which a signal wakes.
+    /// Wakes the thread that waits for clients. Weak because the engine closes the waker and `Control` may outlive the
+    /// engine. Empty if the engine has a single thread, which a signal wakes.
     waker: Weak<Waker>,
     inherited: InheritedFds,
     /// Of connections: those whose clients have not taken the whole response.
@@ -51,7 +51,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// `fds` are the descriptors of the engine that a forked child inherits. [`track_fd`](Self::track_fd) adds connections.
+    /// `fds` are the descriptors of the engine that a forked child inherits. [`track_fd`](Self::track_fd) adds
+    /// connections.
     pub(crate) fn new(
         poller: RawFd,
         fds: impl IntoIterator<Item = RawFd>,
@@ -145,8 +146,8 @@ impl Control {
         self.is_set(Flag::Stop)
     }
 
-    /// Announces the stop of the whole server: no other worker will take connections over. The engine accepts clients as
-    /// before, closes each connection after its response, and empties the backlog before it [stops](Self::stop).
+    /// Announces the stop of the whole server: no other worker will take connections over. The engine accepts clients
+    /// as before, closes each connection after its response, and empties the backlog before it [stops](Self::stop).
     pub fn drain(&self) {
         self.set(Flag::Drain);
         self.notify();
@@ -211,8 +212,8 @@ impl Control {
     /// Whether the client of a thread's current request has disconnected, or (over TCP) shut down its sending side.
     pub fn is_client_gone(&self, thread: usize) -> bool {
         let fd = self.requests.get(thread).map_or(-1, |request| request.fd());
-        // SAFETY: the connection is open until the request ends, and the application, which calls this during a request, does not
-        // run when it is closed.
+        // SAFETY: the connection is open until the request ends, and the application, which calls this during a
+        // request, does not run when it is closed.
         unsafe { borrow_fd(fd) }.is_ok_and(fastrack_sys::is_peer_gone)
     }
 
@@ -248,8 +249,8 @@ impl Control {
         }
     }
 
-    /// Called before the engine is dropped by the process that made it. `Control` uses no descriptor from then on, because
-    /// other files may get the numbers.
+    /// Called before the engine is dropped by the process that made it. `Control` uses no descriptor from then on,
+    /// because other files may get the numbers.
     pub fn mark_dropped(&self) {
         self.set(Flag::Close);
     }

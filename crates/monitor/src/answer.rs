@@ -36,7 +36,8 @@ pub struct Answers {
 pub enum Transport {
     /// The unix socket, for root and the user that the master runs as: may look and act.
     Unix,
-    /// The unix socket, for another user: a root master may have the socket in a directory of the app's user. May do nothing.
+    /// The unix socket, for another user: a root master may have the socket in a directory of the app's user. May do
+    /// nothing.
     OtherUser,
     /// TCP from this machine: may look, with the token.
     Local,
@@ -122,8 +123,8 @@ impl Answers {
         text(status, format!("{phase}, {ready} of {} workers ready\n", view.master.wanted))
     }
 
-    /// Sends the master the signal that an operator would send. The answer has the pid of the master and the number of its last
-    /// order, so that the client can find the next order in the status.
+    /// Sends the master the signal that an operator would send. The answer has the pid of the master and the number of
+    /// its last order, so that the client can find the next order in the status.
     fn act(&self, path: &str, headers: &HeaderMap, transport: Transport) -> Response<Content> {
         let Some((name, signal)) = signal(path) else {
             return text(
@@ -142,8 +143,9 @@ impl Answers {
     }
 }
 
-/// Whether the request has the token. The comparison takes the same time for all wrong tokens of the right length. A token in the
-/// query counts only from this machine: proxies log queries, but a browser has no other place for the token.
+/// Whether the request has the token. The comparison takes the same time for all wrong tokens of the right length. A
+/// token in the query counts only from this machine: proxies log queries, but a browser has no other place for the
+/// token.
 fn knows_token(token: Option<&str>, headers: &HeaderMap, uri: &Uri, transport: Transport) -> bool {
     let query = uri.query().filter(|_| transport == Transport::Local).unwrap_or_default();
     let in_query = || query.split('&').find_map(|pair| pair.strip_prefix("token="));
@@ -169,8 +171,8 @@ fn wants_plain(headers: &HeaderMap) -> bool {
     named("text/plain") && !named("application/openmetrics-text")
 }
 
-/// Whether the Host is a domain name. If the socket is forwarded to a port, a page could resolve its own domain to that port and
-/// read the answers (DNS rebinding).
+/// Whether the Host is a domain name. If the socket is forwarded to a port, a page could resolve its own domain to that
+/// port and read the answers (DNS rebinding).
 fn has_foreign_host(headers: &HeaderMap) -> bool {
     headers.get_all(HOST).iter().any(|host| {
         let host = host.to_str().unwrap_or(".");

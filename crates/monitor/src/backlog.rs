@@ -1,7 +1,7 @@
 //! The backlogs of the listeners, from the socket tables of the kernel.
 //!
-//! TCP_INFO has the same number, but getsockopt(2) needs the listener. The thread has no copy of a listener, because a copy would
-//! keep a port open after the master has closed it.
+//! TCP_INFO has the same number, but getsockopt(2) needs the listener. The thread has no copy of a listener, because a
+//! copy would keep a port open after the master has closed it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -35,8 +35,8 @@ fn lines(table: &Path) -> impl Iterator<Item = String> {
     lines.map_while(Result::ok).skip(1).map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Listeners come first in the table, and the rest may be long (Documentation/networking/proc_net_tcp.rst). The receive queue of a
-/// listener is its backlog.
+/// Listeners come first in the table, and the rest may be long (Documentation/networking/proc_net_tcp.rst). The receive
+/// queue of a listener is its backlog.
 fn tcp(lines: impl Iterator<Item = String>, listeners: &[ListenerInfo], found: &mut [Option<u32>]) {
     const LISTENING: &str = "0A";
     for line in lines {
@@ -80,8 +80,8 @@ impl UnixSocket {
     }
 }
 
-/// Only the path ties a waiting connection to its listener. If two listeners have the same path, the numbers are unknown: relative
-/// paths may be equal, and a server may have replaced the socket file of another server.
+/// Only the path ties a waiting connection to its listener. If two listeners have the same path, the numbers are
+/// unknown: relative paths may be equal, and a server may have replaced the socket file of another server.
 fn unix(sockets: &[UnixSocket], inode: u64) -> Option<u32> {
     let path = &sockets.iter().find(|socket| socket.is_listening && socket.inode == inode)?.path;
     let same = || sockets.iter().filter(|socket| socket.path == *path);

@@ -3,8 +3,8 @@
 //! The monitor is one native thread of the master. It reads the scoreboard, proc(5), and the state that the master has
 //! published ([`Monitor::publish`]). So it answers while all workers hang and while the master runs a hook.
 //!
-//! The thread has its own table of file descriptors: a forked child inherits neither its clients nor its listeners. A fork may
-//! copy a locked mutex of the monitor, but a forked child uses nothing of the monitor.
+//! The thread has its own table of file descriptors: a forked child inherits neither its clients nor its listeners. A
+//! fork may copy a locked mutex of the monitor, but a forked child uses nothing of the monitor.
 //!
 //! # Layers
 //!

@@ -31,8 +31,8 @@ pub fn page(view: Arc<View>) -> String {
     page
 }
 
-/// Converts a page to the older text format. In that format the comments of a counter have the name of its series, and the page
-/// has no end mark.
+/// Converts a page to the older text format. In that format the comments of a counter have the name of its series, and
+/// the page has no end mark.
 pub fn plain(page: &str) -> String {
     let counters: HashSet<_> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();

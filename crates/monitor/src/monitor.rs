@@ -98,15 +98,16 @@ impl Monitor {
         })
     }
 
-    /// Makes the thread listen at its addresses, and replace the socket of another master. Waits for the thread, because the
-    /// caller may end the other master, and its monitor, next.
+    /// Makes the thread listen at its addresses, and replace the socket of another master. Waits for the thread,
+    /// because the caller may end the other master, and its monitor, next.
     pub fn listen(&mut self) {
         if self.order_to_listen() {
             self.await_listening(THREAD_TIMEOUT);
         }
     }
 
-    /// The first step of [`listen`](Self::listen). Returns false if the thread has ended, which a [warning](Self::warning) tells.
+    /// The first step of [`listen`](Self::listen). Returns false if the thread has ended, which a
+    /// [warning](Self::warning) tells.
     pub fn order_to_listen(&mut self) -> bool {
         let _ = self.done.try_recv();
         self.orders.as_ref().is_some_and(|mut orders| orders.write(&LISTEN_ORDER).is_ok())
@@ -147,9 +148,9 @@ impl Monitor {
         }
     }
 
-    /// Waits for the end of the thread, which drops the other end of `done`. Does not use `thread::sleep`: after each signal,
-    /// nanosleep(2) continues for the rest of the time and the timer slack. Ruby 3.1 sends its main thread many signals in a row,
-    /// which would prolong the sleep without end.
+    /// Waits for the end of the thread, which drops the other end of `done`. Does not use `thread::sleep`: after each
+    /// signal, nanosleep(2) continues for the rest of the time and the timer slack. Ruby 3.1 sends its main thread many
+    /// signals in a row, which would prolong the sleep without end.
     fn has_ended_by(&self, latest: Instant) -> bool {
         loop {
             match self.done.recv_timeout(latest.saturating_duration_since(Instant::now())) {
@@ -307,7 +308,8 @@ impl Listeners {
         self.poll_clients(context)
     }
 
-    /// Serves the clients that have connected already: after USR2 a client may have connected to the old master's socket.
+    /// Serves the clients that have connected already: after USR2 a client may have connected to the old master's
+    /// socket.
     async fn drain(mut self, clients: &mut Clients) {
         // Lets the runtime poll the listeners.
         sleep(Duration::from_millis(1)).await;

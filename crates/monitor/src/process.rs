@@ -49,8 +49,8 @@ pub fn listen_overflows() -> Option<u64> {
     pairs.find(|(name, _)| *name == "ListenOverflows")?.1.parse().ok()
 }
 
-/// The last known memory of processes. A reading takes milliseconds, because the kernel walks through all pages of the process.
-/// So processes are read in turn, and all readings together take 1 / [`COST_RATIO`] of a core.
+/// The last known memory of processes. A reading takes milliseconds, because the kernel walks through all pages of the
+/// process. So processes are read in turn, and all readings together take 1 / [`COST_RATIO`] of a core.
 #[derive(Debug, Default)]
 pub struct PssCache {
     /// By pid: the time of the reading, in microseconds of the monotonic clock, and its result.

@@ -25,12 +25,12 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Listens at the path. An existing socket is replaced in one step if no process listens there, or if this master `replaces`
-    /// another one.
+    /// Listens at the path. An existing socket is replaced in one step if no process listens there, or if this master
+    /// `replaces` another one.
     ///
     /// # Errors
-    /// InvalidInput for a path that is too long, AlreadyExists for a file that is no socket, AddrInUse for a socket in use, and
-    /// the errors of bind(2).
+    /// InvalidInput for a path that is too long, AlreadyExists for a file that is no socket, AddrInUse for a
+    /// socket in use, and the errors of bind(2).
     pub fn create(path: &Path, user: Option<&AppUser>, replaces: bool) -> io::Result<(Self, UnixListener)> {
         let length = beside(path).as_os_str().len();
         if length > MAX_SOCKET_PATH {

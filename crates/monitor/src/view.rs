@@ -28,13 +28,13 @@ pub fn states(connections: &Connections) -> [(&'static str, u64); 5] {
 pub struct Worker {
     pub master: WorkerState,
     pub entry: Option<Entry>,
-    /// The number of its requests in the application.
+    /// The number of requests in the application.
     pub in_app: Option<u64>,
-    /// The number of requests of all workers that have had its number.
+    /// The number of requests of all workers with the same number, past and present.
     pub slot_requests: Option<u64>,
-    /// The time that its threads have spent in the application together, in milliseconds.
+    /// The time that all threads have spent in the application, in milliseconds.
     pub busy: Option<u64>,
-    /// None if its process has ended.
+    /// None if the process has ended.
     pub usage: Option<Usage>,
 }
 

@@ -18,7 +18,8 @@ impl Backlog {
         Backlog { listeners, turns: Turns::default() }
     }
 
-    /// Accepts a client; None if no client waits. Asks poll(2) first, at a tenth of the cost of an accept4(2) without a client.
+    /// Accepts a client; None if no client waits. Asks poll(2) first, at a tenth of the cost of an accept4(2) without a
+    /// client.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
         let listeners = &self.listeners;
         self.turns.accept(listeners.len(), |index| {

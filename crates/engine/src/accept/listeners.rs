@@ -12,8 +12,8 @@ use super::token::Token;
 use super::turns::{Client, Turns};
 use crate::control::Control;
 
-/// Highest number of clients that [`accept_backlog`](Listeners::accept_backlog) accepts from one listener: Linux's default
-/// backlog.
+/// Highest number of clients that [`accept_backlog`](Listeners::accept_backlog) accepts from one listener: Linux's
+/// default backlog.
 const MAX_BACKLOG: usize = 4096;
 
 #[derive(Debug)]
@@ -37,7 +37,8 @@ impl Listeners {
         })
     }
 
-    /// Removes the listeners from the poller, which would report waiting clients without end while none can be accepted.
+    /// Removes the listeners from the poller, which would report waiting clients without end while none can be
+    /// accepted.
     pub fn pause(&mut self, poller: &Poller) {
         self.found_nobody();
         if !std::mem::replace(&mut self.is_paused, true) {
@@ -84,8 +85,8 @@ impl Listeners {
         }
     }
 
-    /// Whether to accept without asking the poller. Several listeners need the poller's report: otherwise a busy listener would
-    /// starve the others.
+    /// Whether to accept without asking the poller. Several listeners need the poller's report: otherwise a busy
+    /// listener would starve the others.
     pub fn is_client_likely(&self) -> bool {
         match &self.list[..] {
             [(_, hint)] => hint.is_worth_trying(),

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 pub(crate) struct Client {
     pub fd: OwnedFd,
     pub peer: Option<SocketAddr>,
-    /// The index of its listener.
+    /// The index of the listener.
     pub listener: usize,
 }
 

@@ -1,7 +1,8 @@
 //! A thread that writes the bodies of requests to files: a slow disk delays only the clients of those requests.
 //!
-//! A connection passes the received part of its body to this thread, and receives nothing until the part is written. The
-//! poller of all connections then reports [`Disk::waker`], and [`Disk::take_done`] returns the key of the connection.
+//! A connection passes the received part of a body to this thread, and receives nothing until the part is written.
+//! The poller of all connections then reports [`Disk::waker`], and [`Disk::take_done`] returns the key of the
+//! connection.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -155,7 +156,8 @@ impl Disk {
             (Arc::clone(&self.shared), self.spooling.clone(), Arc::clone(control));
         let work = move || {
             if catch_unwind(AssertUnwindSafe(|| shared.run(&spooling, &control))).is_err() {
-                // The panic has been logged. Without this thread clients would wait for ever, so the master starts a new worker.
+                // The panic has been logged. Without this thread clients would wait for ever, so the master starts a
+                // new worker.
                 std::process::abort();
             }
         };

@@ -31,7 +31,8 @@ pub(crate) struct InFlight {
     out_of_memory: bool,
     /// Bytes of the large parts of the response: see [`note_sent`](Self::note_sent).
     large: usize,
-    /// Whether the end of this process resets the connection: see [`ResponseWriter::end_by_close`](super::ResponseWriter::end_by_close).
+    /// Whether the end of this process resets the connection: see
+    /// [`ResponseWriter::end_by_close`](super::ResponseWriter::end_by_close).
     pub resets: bool,
     pub sent: Sent,
 }
@@ -87,8 +88,8 @@ impl InFlight {
         &mut self.write_buf
     }
 
-    /// Starts a request on this socket. `arrived` is the time at which it became readable. Returns the time now. Both are in
-    /// milliseconds of the monotonic clock.
+    /// Starts a request on this socket. `arrived` is the time at which it became readable. Returns the time now. Both
+    /// are in milliseconds of the monotonic clock.
     pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
         self.lent_buffer.begin();
         let started = self.active.begin(fd, request.head, request.bytes);
@@ -176,8 +177,8 @@ impl InFlight {
         is_spooled
     }
 
-    /// Called after the application has passed the whole response: reserves memory for the unsent rest. Returns false if the
-    /// rest belongs into the spool, or if memory has no room for it.
+    /// Called after the application has passed the whole response: reserves memory for the unsent rest. Returns false
+    /// if the rest belongs into the spool, or if memory has no room for it.
     pub fn keeps_rest(&mut self) -> bool {
         let InFlight { write_buf, spooling, kept, .. } = self;
         if write_buf.bytes().is_empty() {

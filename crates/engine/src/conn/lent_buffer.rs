@@ -1,7 +1,7 @@
 //! The write buffer of a response, lent to the helper while the application continues. The helper sends the bytes.
 //!
-//! The next part of a body may follow at once or in a minute. So small parts are held back until the helper first looks at the
-//! request, one to eight milliseconds after its start.
+//! The next part of a body may follow at once or in a minute. So small parts are held back until the helper first looks
+//! at the request, one to eight milliseconds after its start.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -63,8 +63,8 @@ impl LentBuffer {
 impl SendUnsent for LentBuffer {
     fn send_unsent(&self, client: BorrowedFd<'_>) -> bool {
         self.is_seen.store(true, Ordering::Relaxed);
-        // A locked slot means that the application's thread is about to send, or has just lent bytes and may not know yet that the
-        // helper has looked.
+        // A locked slot means that the application's thread is about to send, or has just lent bytes and may not know
+        // yet that the helper has looked.
         let Ok(mut lent) = self.lent.try_lock() else { return true };
         if lent.write_buf.is_empty() || lent.failure.is_some() {
             return false;

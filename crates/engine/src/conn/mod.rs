@@ -66,7 +66,7 @@ pub(crate) enum Step {
 enum ConnectionState {
     Head,
     Body(BufferedBody),
-    /// The application will read the body. The read buffer holds the part that has arrived.
+    /// The application will read the body, whose first bytes are in the read buffer.
     Unread,
     /// The application reads the body, or has stopped reading it.
     Stream(Box<Mutex<BodyReader>>),
@@ -114,8 +114,8 @@ pub(crate) struct Connection {
     pub peer: Option<SocketAddr>,
     /// Its key in the table of connections, once it was added to the table.
     pub key: Option<usize>,
-    /// The deadline of its phase, in milliseconds of the monotonic clock; 0 without a deadline. A stopping worker may shorten
-    /// it.
+    /// The deadline of the phase, in milliseconds of the monotonic clock; 0 without a deadline. A stopping worker may
+    /// shorten it.
     pub deadline: u64,
     /// When the request became readable, in milliseconds of the monotonic clock; 0 without a request, or if unknown.
     pub arrived: u64,
@@ -128,8 +128,8 @@ pub(crate) struct Connection {
     last_read_was_full: bool,
     /// The client has shut down its sending side.
     pub ended: bool,
-    /// The client may still wait for a response after it has shut down its sending side, because the request arrived before
-    /// the previous response was sent, or on a new connection that is served in this round.
+    /// The client may still wait for a response after it has shut down its sending side, because the request arrived
+    /// before the previous response was sent, or on a new connection that is served in this round.
     pub answer_after_shutdown: bool,
 }
 
@@ -258,8 +258,8 @@ impl Connection {
         }
     }
 
-    /// Stores the unsent rest of the response. [`end_in_order`](Self::end_in_order) must follow after the rest was sent if the
-    /// end of this process `resets` the connection.
+    /// Stores the unsent rest of the response. [`end_in_order`](Self::end_in_order) must follow after the rest was sent
+    /// if the end of this process `resets` the connection.
     pub fn send_later(&mut self, (unsent, _kept): (WriteBuf, Option<Kept>), keep_alive: bool, resets: bool) {
         self.discard_request();
         self.write_buf = unsent;

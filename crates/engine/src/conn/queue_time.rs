@@ -1,8 +1,8 @@
 //! The time that a request waits for the application.
 //!
-//! A router may report the time at which it received the request, in `X-Request-Start` or `X-Queue-Start`: the time since 1970
-//! in seconds, milliseconds or microseconds, with or without `t=`. This server knows when the request became readable. The longer
-//! of both waits counts, so a client cannot shorten its wait by such a field.
+//! A router may report the time at which it received the request, in `X-Request-Start` or `X-Queue-Start`: the time
+//! since 1970 in seconds, milliseconds or microseconds, with or without `t=`. This server knows when the request became
+//! readable. The longer of both waits counts, so a client cannot shorten its wait by such a field.
 
 use fastrack_http::{Head, KnownName};
 use fastrack_sys::epoch_micros;
@@ -14,8 +14,8 @@ const EARLIEST_ROUTER_TIME: f64 = 946_684_800.0;
 /// The longest wait that is believed, in microseconds: a day. A longer one comes from a wrong clock.
 const MAX_QUEUE_MICROS: f64 = 86_400e6;
 
-/// How long the request has waited, in microseconds. `arrived` is the time at which the request became readable, or 0 if it
-/// is unknown. `arrived` and `now` are in milliseconds of the monotonic clock.
+/// How long the request has waited, in microseconds. `arrived` is the time at which the request became readable, or 0
+/// if it is unknown. `arrived` and `now` are in milliseconds of the monotonic clock.
 #[inline]
 pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrived: u64, now: u64) -> u64 {
     let own = if arrived == 0 { 0 } else { now.saturating_sub(arrived) * 1000 };
@@ -113,7 +113,7 @@ mod tests {
             for name in ["X-Request-Start", "X-Queue-Start"] {
                 let (head, bytes) = head(&format!("{name}: t={}\r\n", micros(ahead)));
                 let waited = queue_time(&head, &bytes, 1_007, 1_012);
-                // The clock goes on.
+                // The clock advances during the test.
                 assert!((expected..expected + 5_000_000).contains(&waited), "{ahead}: {waited}");
             }
         }

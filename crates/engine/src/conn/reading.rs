@@ -15,8 +15,8 @@ use crate::settings::Settings;
 const READS_PER_TURN: usize = if cfg!(test) { 4 } else { 16 };
 
 impl Connection {
-    /// Reads until the request is complete, the kernel has no more bytes, a part of the body must be written to a file, or the
-    /// turn is over.
+    /// Reads until the request is complete, the kernel has no more bytes, a part of the body must be written to a file,
+    /// or the turn is over.
     pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool, disk: &Disk) -> Step {
         for _ in 0..READS_PER_TURN {
             let most = self.next_read();
@@ -90,7 +90,8 @@ impl Connection {
         let Some(buf) = &mut self.read_buf else { return Ok(Status::Partial) };
         let new = buf.bytes.len() - got;
         if new > 0 && buf.bytes.len() < settings.limits.target && !buf.bytes[new..].contains(&b'\n') {
-            // Only the end of a line can complete a head. So a head that is sent byte by byte is not parsed again for each byte.
+            // Only the end of a line can complete a head. So a head that is sent byte by byte is not parsed again for
+            // each byte.
             return Ok(Status::Partial);
         }
         if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {

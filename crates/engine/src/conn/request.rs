@@ -43,7 +43,7 @@ pub struct Request<'a> {
     pub content: Content<'a>,
     /// Bytes that were received after the request: the next request, or another protocol after an upgrade.
     pub beyond: &'a [u8],
-    /// The index of its listener.
+    /// The index of the listener.
     pub listener: usize,
     /// The client's address; None on a unix socket.
     pub peer: Option<SocketAddr>,

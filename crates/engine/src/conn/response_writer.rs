@@ -122,15 +122,15 @@ impl<'a> ResponseWriter<'a> {
         self.persistence = Persistence::Close;
     }
 
-    /// Marks a response, of which nothing has been sent, as ended by the close of the connection only. If the process ends
-    /// before all of the response was sent, the kernel resets the connection (SO_LINGER, socket(7)): otherwise the client would
-    /// take a cut response for a whole one. No effect on unix sockets.
+    /// Marks a response, of which nothing has been sent, as ended by the close of the connection only. If the process
+    /// ends before all of the response was sent, the kernel resets the connection (SO_LINGER, socket(7)): otherwise the
+    /// client would take a cut response for a whole one. No effect on unix sockets.
     pub fn end_by_close(&mut self) {
         self.close();
         self.ends_by_close = self.is_tcp;
     }
 
-    /// Called after this process has sent its last byte of the response.
+    /// Called after this process has sent the last byte that it sends of the response.
     fn end_in_order(&mut self) {
         if std::mem::take(&mut self.in_flight.resets) {
             // This fails only where `reset_on_close` failed too.
@@ -217,8 +217,8 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Buffers a head and the first `length` bytes of a file, for [`send_pushed`](Self::send_pushed). With `ends_chunk` the file
-    /// is the data of the last chunk. Must not be called while blocked; nothing can be sent after the file.
+    /// Buffers a head and the first `length` bytes of a file, for [`send_pushed`](Self::send_pushed). With `ends_chunk`
+    /// the file is the data of the last chunk. Must not be called while blocked; nothing can be sent after the file.
     ///
     /// The connection is reset if the file is shorter.
     pub fn push_file(&mut self, head: &[u8], file: File, length: u64, ends_chunk: bool) -> io::Result<()> {
@@ -298,8 +298,8 @@ impl<'a> ResponseWriter<'a> {
         Ok(self.progress())
     }
 
-    /// Called after the application has passed the whole response: the buffered rest is sent without the application. Returns
-    /// Blocked if the rest has no room. Then [wait](Self::wait), [flush](Self::flush), and call this again.
+    /// Called after the application has passed the whole response: the buffered rest is sent without the application.
+    /// Returns Blocked if the rest has no room. Then [wait](Self::wait), [flush](Self::flush), and call this again.
     pub fn finish(&mut self) -> Progress {
         self.release();
         if self.in_flight.write_buf().is_empty() {
@@ -312,7 +312,8 @@ impl<'a> ResponseWriter<'a> {
         Progress::Sent
     }
 
-    /// Claims the client before a [hijack](Self::hand_over). Returns false if a response has begun, or the helper has answered.
+    /// Claims the client before a [hijack](Self::hand_over). Returns false if a response has begun, or the helper has
+    /// answered.
     pub fn claim(&mut self) -> bool {
         self.stage == ResponseStage::Untouched && self.in_flight.active().claim_response()
     }

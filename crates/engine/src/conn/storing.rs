@@ -62,8 +62,8 @@ impl Connection {
         }
     }
 
-    /// Does a write that is due, as the disk thread would, and returns the result of [`end_write`](Self::end_write). None if no
-    /// write is due.
+    /// Does a write that is due, as the disk thread would, and returns the result of [`end_write`](Self::end_write).
+    /// None if no write is due.
     #[cfg(test)]
     pub fn write_due(&mut self) -> Option<Option<Step>> {
         let settings = crate::Settings::default();

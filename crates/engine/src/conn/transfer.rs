@@ -49,11 +49,10 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Transfer<'a> {
     pub kind: Kind,
-    /// 1. The received bytes. 2. The decoded body, or the rest of a response. 3. The bytes after the request; for a part of a
-    ///    body, the input that brings another decoder to the same position.
+    /// First the received bytes, then the decoded body or the rest of a response, then the bytes after the request. For
+    /// a part of a body the last part is the input that brings another decoder to the same position.
     pub parts: [Cow<'a, [u8]>; 3],
-    /// The file of a body, or of a part of the rest of a response. That part follows the bytes, or [precedes](Self::is_spool)
-    /// them.
+    /// The file of a body, or of a part of the response that follows the bytes or [precedes](Self::is_spool) them.
     pub file: Option<&'a File>,
     /// The start of the part in the file, in bytes.
     pub offset: u64,
@@ -131,7 +130,8 @@ impl Connection {
         })
     }
 
-    /// Continues a connection of another process, whose [parts](Transfer::parts) are in the buffer. Returns its next step.
+    /// Continues a connection of another process, whose [parts](Transfer::parts) are in the buffer. Returns its next
+    /// step.
     pub fn load(
         &mut self,
         mut buf: Box<ReadBuf>,

@@ -10,8 +10,8 @@ use super::spool::Tracked;
 /// Bytes of a file that are sent before other connections get a turn.
 const FILE_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
-/// Slices up to this total length are copied and sent as one, in bytes. Up to this length, a writev(2) costs a quarter of a
-/// microsecond more than a send(2), over TCP and on unix sockets, and the copy costs less.
+/// Slices up to this total length are copied and sent as one, in bytes. Up to this length, a writev(2) costs a quarter
+/// of a microsecond more than a send(2), over TCP and on unix sockets, and the copy costs less.
 const MAX_JOINED: usize = 16 * 1024;
 
 /// The end of a chunk and the last chunk, after a file that is sent as a chunk.
@@ -88,14 +88,15 @@ impl WriteBuf {
         Ok(())
     }
 
-    /// Adds the first `length` bytes of a file, and [`CHUNK_ENDS`] if the file `ends_chunk`. Nothing can be added after a file.
+    /// Adds the first `length` bytes of a file, and [`CHUNK_ENDS`] if the file `ends_chunk`. Nothing can be added after
+    /// a file.
     pub fn push_file(&mut self, file: File, length: u64, ends_chunk: bool) {
         let part = FilePart { _tracked: None, file, offset: 0, left: length, ends_chunk, is_spool: false };
         self.file = Some(Box::new(part));
     }
 
-    /// Moves the bytes to the end of the spool, and makes the spool by `create` if there is none. Returns false if the spool
-    /// would exceed `most` bytes. Changes nothing in that case, or if this fails.
+    /// Moves the bytes to the end of the spool, and makes the spool by `create` if there is none. Returns false if the
+    /// spool would exceed `most` bytes. Changes nothing in that case, or if this fails.
     pub fn spool(
         &mut self,
         most: u64,
@@ -155,8 +156,8 @@ impl WriteBuf {
         self.len() + total(slices) <= most.min(MAX_JOINED)
     }
 
-    /// Sends the buffered bytes and then the slices, and buffers the bytes that the socket does not accept. The buffer is empty
-    /// after a failure. Returns the number of bytes sent.
+    /// Sends the buffered bytes and then the slices, and buffers the bytes that the socket does not accept. The buffer
+    /// is empty after a failure. Returns the number of bytes sent.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total = total(slices);
         if total <= MAX_JOINED && (slices.len() != 1 || self.has_bytes()) {
@@ -178,8 +179,8 @@ impl WriteBuf {
         Ok(before + sent)
     }
 
-    /// Sends the buffered bytes and the file. Returns the number of bytes sent. Fails with UnexpectedEof if the file is shorter
-    /// than its length.
+    /// Sends the buffered bytes and the file. Returns the number of bytes sent. Fails with UnexpectedEof if the file is
+    /// shorter than its length.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         self.more = false;
         let mut total = 0;

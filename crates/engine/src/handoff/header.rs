@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The version of the layout of messages and of the shared flags. Increment it with each change of either. A new master with
-/// another version makes its own queue, and a message of another version is refused.
+/// The version of the layout of messages and of the shared flags. Increment it with each change of either. A new master
+/// with another version makes its own queue, and a message of another version is refused.
 pub(super) const LAYOUT: &str = "fastrak6";
 
 /// The first bytes of a message.

@@ -19,7 +19,7 @@ const INLINE: usize = 16 * 1024;
 /// Sends a connection. The sender's copy stays open. Fails with Unsupported if the application reads the body.
 pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
     let mut transfer = connection.transfer().ok_or(io::ErrorKind::Unsupported)?;
-    // A long rest of a response goes into a file of its own, and the receiver sends it from there.
+    // The long rest of a response goes into a separate file, from which the receiver sends.
     let long = transfer.kind.is_response() && transfer.file.is_none() && transfer.parts[1].len() > INLINE;
     let unsent = if long { Some(memory_file_of(&[std::mem::take(&mut transfer.parts[1])])?) } else { None };
     if let Some((file, length)) = &unsent {
@@ -64,8 +64,9 @@ fn memory_file_of(parts: &[Cow<'_, [u8]>]) -> io::Result<(File, u64)> {
     Ok((file, parts.iter().map(|part| part.len() as u64).sum()))
 }
 
-/// Receives a connection, and returns the step of its request. A connection of a listener that this worker does not have counts as one of
-/// the first listener. Fails with WouldBlock if the queue is empty, and with InvalidData if the message cannot be used.
+/// Receives a connection, and returns the step of its request. A connection of a listener that this worker does not
+/// have counts as one of the first listener. Fails with WouldBlock if the queue is empty, and with InvalidData if the
+/// message cannot be used.
 pub(super) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,
@@ -184,7 +185,7 @@ mod tests {
         (other, received, writer.join().expect("no panic").expect("written"))
     }
 
-    /// Reads all that has arrived, and writes long bodies to a file.
+    /// Reads everything that has arrived, and writes long bodies to a file.
     fn read(connection: &mut Connection, settings: &Settings, pool: &mut ReadBufPool) -> Step {
         let disk = Disk::new(Spooling::new(settings)).expect("a waker");
         loop {

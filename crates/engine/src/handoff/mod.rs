@@ -1,7 +1,7 @@
 //! Hands connections from one worker to another, so that no client waits for a busy worker while another is idle.
 //!
-//! All workers share a queue of connections, first come first served, and a page of memory with their idle flags. The queue is
-//! a socket: connections in the queue survive the death of a worker.
+//! All workers share a queue of connections, first come first served, and a page of memory with their idle flags. The
+//! queue is a socket: connections in the queue survive the death of a worker.
 
 mod count;
 mod header;

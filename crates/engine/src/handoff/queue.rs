@@ -75,7 +75,8 @@ impl SharedQueue {
         QueueLength::new(self.flags.part(|flags| flags.queued.number()))
     }
 
-    /// Notes that the workers of this master are about to end. Only workers of another master can take connections over then.
+    /// Notes that the workers of this master are about to end. Only workers of another master can take connections over
+    /// then.
     pub fn end(&self) {
         self.flags.set_ending(self.master);
     }
@@ -179,7 +180,7 @@ mod tests {
         queue_handle.release_collection();
         let other = std::os::unix::process::parent_id();
         assert!(flags.claim_collection(other) && !queue_handle.claim_collection());
-        // Only the holder's own release counts.
+        // Only a release by the holder counts.
         queue_handle.release_collection();
         assert!(!queue_handle.claim_collection());
         flags.release_collection(other);
@@ -192,7 +193,7 @@ mod tests {
         let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         assert!(flags.claim_collection(child.id()));
-        // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
+        // Another process may have the pid when the claim is checked, so the master removes the dead process.
         flags.pids[7].set(child.id());
         queue.forget(child.id());
         assert!(queue_handle.claim_collection());

@@ -17,7 +17,7 @@ pub(crate) struct QueueHandle {
     pub(super) flags: SharedMemory<SharedFlags>,
     /// The index of this worker in the shared flags.
     member: usize,
-    /// The pid of its master.
+    /// The pid of the master.
     master: u32,
 }
 
@@ -119,14 +119,15 @@ impl QueueHandle {
         self.flags.release_collection(std::process::id());
     }
 
-    /// Whether another worker is serving. A killed worker does not count, even before its master has reaped it: otherwise the
-    /// last worker would not drain the queue. If the other worker is killed after this call, queued connections are lost.
+    /// Whether another worker is serving. A killed worker does not count, even before its master has reaped it:
+    /// otherwise the last worker would not drain the queue. If the other worker is killed after this call, queued
+    /// connections are lost.
     pub fn is_another_serving(&self) -> bool {
         self.flags.serving.others(self.member).any(|other| is_alive(self.flags.pids[other].get()))
     }
 
-    /// Whether a worker of another master is serving. When the whole server stops, only such a worker can take connections
-    /// over: the siblings stop too.
+    /// Whether a worker of another master is serving. When the whole server stops, only such a worker can take
+    /// connections over: the siblings stop too.
     pub fn other_masters_worker_serves(&self) -> bool {
         let mut pids = self.flags.serving.others(self.member).map(|other| self.flags.pids[other].get());
         pids.any(|pid| is_alive(pid) && !is_sibling(pid))

@@ -1,4 +1,5 @@
-//! The page of memory that all workers share: who is idle, who serves, who collects garbage, and how long the queue is.
+//! The page of memory that all workers share: idle and serving workers, the garbage collector's claim, and the length
+//! of the queue.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +9,7 @@ use super::count::QueueCount;
 use crate::request_state::MAX_PROCESSES;
 use fastrack_sys::{is_alive, is_running, memory_file, Shareable, SharedMemory};
 
-/// Most workers that share a queue.
+/// The highest number of workers that share a queue.
 pub(super) const MEMBERS: usize = MAX_PROCESSES;
 
 /// The content of the page. Zeroes are an unused page. Masters of different builds may share a page: see
@@ -24,7 +25,7 @@ pub(super) struct SharedFlags {
     pub serving: MemberSet,
     /// The pids of the members.
     pub pids: [PidEntry; MEMBERS],
-    /// Who collects garbage.
+    /// The process that collects garbage.
     collector: PidEntry,
 }
 
@@ -62,8 +63,8 @@ impl SharedFlags {
         self.pids.iter().position(|member| member.replace(0, pid))
     }
 
-    /// Removes a member, unless its index already belongs to another process. The pid of the caller, `by`, reserves the index
-    /// while the flags are cleared.
+    /// Removes a member, unless its index already belongs to another process. The pid of the caller, `by`, reserves the
+    /// index while the flags are cleared.
     pub fn vacate(&self, member: usize, pid: u32, by: u32) {
         if self.pids[member].replace(pid, by) {
             self.idle.set(member, false);

@@ -1,7 +1,7 @@
 //! A body that is received whole before the application is called.
 //!
-//! A body up to 1 MiB stays in memory: with a known length, right after the head in the read buffer; with chunks, decoded in a
-//! second buffer. A larger body goes to an unlinked file, which vanishes with the process.
+//! A body up to 1 MiB stays in memory: with a known length, right after the head in the read buffer; with chunks,
+//! decoded in a second buffer. A larger body goes to an unlinked file, which vanishes with the process.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl BufferedBody {
         BufferedBody::Decoded { frame: Frame::Length(0), storage }
     }
 
-    /// A body of which another process has received the first part. `length` is the number of bytes in the file, `replay` the
-    /// [replay](Frame::replay) of its frame.
+    /// A body of which another process has received the first part. `length` is the number of bytes in the file,
+    /// `replay` comes from [`Frame::replay`].
     pub fn resume(buf: &ReadBuf, file: Option<File>, length: u64, replay: &[u8]) -> Result<Self, Error> {
         let mut frame = Frame::of(&buf.head);
         let storage = match frame {
@@ -92,8 +92,8 @@ impl BufferedBody {
         storage.is_due().then(|| storage.begin_write(key, &mut buf.decoded))
     }
 
-    /// Handles the result of the last write. Returns None while a write is due or running. Complete after the last bytes of the
-    /// body.
+    /// Handles the result of the last write. Returns None while a write is due or running. Complete after the last
+    /// bytes of the body.
     pub fn end_write(&mut self, buf: &mut ReadBuf) -> Result<Option<Status>, Error> {
         let BufferedBody::Decoded { frame, storage } = self else { return Ok(Some(Status::Partial)) };
         let is_whole = storage.is_being_written() && frame.is_at_end();

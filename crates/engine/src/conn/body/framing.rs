@@ -19,7 +19,7 @@ pub(super) const TRAILING_PEEK: usize = 3;
 pub(in crate::conn) enum Frame {
     /// The body ends after this number of further bytes.
     Length(u64),
-    /// The body ends with its last chunk. The number is its decoded length so far, in bytes.
+    /// The body ends with the last chunk. The number is the decoded length so far, in bytes.
     Chunked(Box<ChunkedDecoder>, u64),
 }
 
@@ -110,8 +110,8 @@ pub(super) fn may_be_followed(buf: &ReadBuf) -> bool {
     buf.head.is_persistent()
 }
 
-/// Checks the bytes after a body. On a persistent connection they are the next request. Before a close they could be a smuggled
-/// request, so only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
+/// Checks the bytes after a body. On a persistent connection they are the next request. Before a close they could be a
+/// smuggled request, so only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
 pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), Error> {
     if may_be_followed || matches!(beyond, b"" | b"\r" | b"\r\n") {
         Ok(())
@@ -131,13 +131,14 @@ pub(in crate::conn) fn will_stream(buf: &ReadBuf, settings: &Settings) -> Result
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Sends 100 Continue (RFC 9110 §15.2.1). After a failure the client sends the body anyway after a while, or disconnects.
+/// Sends 100 Continue (RFC 9110 §15.2.1). After a failure the client sends the body anyway after a while, or
+/// disconnects.
 pub(in crate::conn) fn send_continue(fd: BorrowedFd<'_>) {
     end_if_cut(fd, fastrack_sys::send(fd, CONTINUE).unwrap_or(0));
 }
 
-/// Ends the connection if the socket accepted only a part of 100 Continue: the client would read the start of the response as
-/// its rest.
+/// Ends the connection if the socket accepted only a part of 100 Continue: the client would read the start of the
+/// response as its rest.
 fn end_if_cut(fd: BorrowedFd<'_>, sent: usize) {
     if (1..CONTINUE.len()).contains(&sent) {
         // This fails if the client is gone.

@@ -47,8 +47,8 @@ impl Storage {
         self.file.as_ref().map(|file| (file.file(), self.length))
     }
 
-    /// Notes the number of `decoded` bytes in memory, and whether the body is complete by its `status`. Returns Partial also for
-    /// a complete body that must be written first.
+    /// Notes the number of `decoded` bytes in memory, and whether the body is complete by its `status`. Returns Partial
+    /// also for a complete body that must be written first.
     pub fn note(&mut self, status: Status, decoded: usize) -> Status {
         self.is_long |= decoded > MAX_IN_MEMORY;
         let is_enough = decoded >= WRITE_SIZE || status == Status::Complete && decoded > 0;
@@ -105,7 +105,7 @@ impl Storage {
 }
 
 fn storage_error(error: &io::Error) -> Error {
-    // An error of `tempfile` that has a path has no OS error number.
+    // An error of `tempfile` with a path has no OS error number.
     if is_out_of_fds(error) || error.raw_os_error().is_none() && !has_free_fds() {
         Error::Descriptors
     } else {

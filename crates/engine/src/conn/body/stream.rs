@@ -1,5 +1,5 @@
-//! A body that the application reads while it arrives. Received bytes move here from the read buffer of the connection, and are
-//! decoded. Nothing goes to a file.
+//! A body that the application reads while it arrives. Received bytes move here from the read buffer of the connection,
+//! and are decoded. Nothing goes to a file.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -167,8 +167,8 @@ impl BodyReader {
         self.failure = taken.err().map(BodyError::Refused);
     }
 
-    /// Receives the rest of the body without waiting, and discards or buffers it. Returns false if the rest is long or has not
-    /// arrived.
+    /// Receives the rest of the body without waiting, and discards or buffers it. Returns false if the rest is long or
+    /// has not arrived.
     pub fn receive_rest(&mut self, fd: BorrowedFd<'_>, discard: bool) -> bool {
         let mut ahead = if discard { 0 } else { self.decoded.len() - self.at };
         while !self.complete && self.failure.is_none() && ahead <= MAX_SKIPPED {
@@ -221,7 +221,8 @@ impl<'a> BodyStream<'a> {
     /// Passes between 1 and `most` bytes (not 0) to `take`, without blocking. `take` must not use this stream.
     ///
     /// # Errors
-    /// After all valid data: the client is gone, too slow, or has sent an invalid body. Each later read returns the same error.
+    /// After all valid data: the client is gone, too slow, or has sent an invalid body. Each later read
+    /// returns the same error.
     pub fn read(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<BodyRead, BodyError> {
         let mut reader = self.reader();
         loop {

@@ -1,5 +1,5 @@
-//! The unsent rest of a response. The helper sends it while the application continues. Bytes that are too much for memory go
-//! to a file. If neither is possible, the application waits.
+//! The unsent rest of a response. The helper sends it while the application continues. Bytes that are too much for
+//! memory go to a file. If neither is possible, the application waits.
 
 use std::io;
 
@@ -42,8 +42,8 @@ impl ResponseWriter<'_> {
         self.may_spool = false;
     }
 
-    /// Makes room for more of the response: moves the buffered bytes to a file, or blocks until the socket accepts more or a
-    /// signal arrives. Fails if the client has received nothing for the whole timeout.
+    /// Makes room for more of the response: moves the buffered bytes to a file, or blocks until the socket accepts more
+    /// or a signal arrives. Fails if the client has received nothing for the whole timeout.
     ///
     /// Run this while other threads may run.
     pub fn wait(&mut self) -> io::Result<()> {
@@ -54,8 +54,8 @@ impl ResponseWriter<'_> {
         } else if self.spool() {
             return Ok(());
         } else {
-            // A poller reports the socket only when a third of its buffer is free, but a slow client may have received something
-            // earlier. So the wait is cut into parts, and the flush after each part notices such progress.
+            // A poller reports the socket only when a third of its buffer is free, but a slow client may have received
+            // something earlier. So the wait is cut into parts, and the flush after each part notices such progress.
             let left = (self.timeout - waited).min((self.timeout / LOOKS_PER_TIMEOUT).max(1));
             self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
         };
@@ -71,7 +71,8 @@ impl ResponseWriter<'_> {
         self.may_spool && !self.control.is_closed() && self.in_flight.spool(self.control)
     }
 
-    /// Whether the unsent rest can be sent later, without the application. A forked child does not send the bytes of its parent.
+    /// Whether the unsent rest can be sent later, without the application. A forked child does not send the bytes of
+    /// its parent.
     pub(super) fn may_leave_rest(&mut self) -> bool {
         self.is_broken() || self.control.is_closed() || self.in_flight.keeps_rest()
     }

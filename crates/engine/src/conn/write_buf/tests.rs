@@ -17,7 +17,7 @@ fn pair() -> (UnixStream, UnixStream) {
     (client, server)
 }
 
-/// What arrives of all that is flushed.
+/// Flushes the buffer, and returns the bytes that arrive.
 fn received(buf: &mut WriteBuf, client: &mut UnixStream, server: &UnixStream) -> Vec<u8> {
     let mut received = Vec::new();
     while !buf.is_empty() {
@@ -108,7 +108,7 @@ fn a_file_that_has_shrunk_is_an_error_not_an_end() {
 #[test]
 fn a_long_file_does_not_starve_others() {
     let (mut client, server) = pair();
-    // A reader that keeps up, so that the socket always takes more.
+    // The reader is fast, so that the socket always accepts more.
     let reader = std::thread::spawn(move || {
         let mut sink = Vec::new();
         client.read_to_end(&mut sink).map(|_| sink.len())
@@ -128,7 +128,7 @@ fn a_long_file_does_not_starve_others() {
     assert_eq!(reader.join().expect("joined").expect("read"), length);
 }
 
-/// Makes spools, and knows how many it has made.
+/// Makes spools, and counts them.
 struct Spools {
     spooling: Spooling,
     control: Arc<Control>,
@@ -210,7 +210,7 @@ fn a_file_of_the_applications_is_no_spool() {
     assert!(!spools.spool(&mut buf, u64::MAX).expect("no spool") && buf.len() == 4);
 }
 
-/// Has writing to the spool fail, and reading go on.
+/// Makes writes to the spool fail, and reads succeed.
 fn break_spool(buf: &mut WriteBuf) {
     if let Some(part) = &mut buf.file {
         let path = format!("/dev/fd/{}", part.file.as_raw_fd());
