@@ -49,7 +49,7 @@ class Layers
       metrics status
       answer
       clients
-      place
+      socket_file
       monitor
     ORDER
     "ext/fastrack" => [%w[fastrack_http fastrack_sys fastrack_engine fastrack_monitor magnus rb_sys], <<~ORDER],

@@ -1,4 +1,4 @@
-//! Chooses the back end: Linux's own calls, or what other Unixes also have.
+//! Chooses the back end: calls of Linux, or calls that other Unixes have too.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,70 +1,71 @@
-//! What the engine needs of an application.
+//! The application, as the engine sees it.
 
 use std::sync::Arc;
 
 use crate::conn::{Request, ResponseWriter};
 use crate::request_state::Activity;
 
-/// Whether the engine may go on.
+/// Whether the engine continues after a call of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Return from [`Engine::run`](crate::Engine::run) at once: the caller has something to deal with.
+    /// Return from [`Engine::run`](crate::Engine::run) at once: the caller has an exception or an interrupt to handle.
     Break,
 }
 
-/// The application, and the thread that it runs on.
+/// The application, and the thread that calls it.
 pub trait App {
-    /// The thread, of this number, begins to serve beside others. Where the application knows when a thread waits, it says so from here on.
+    /// Called when an additional thread starts serving. From here on the application may report the thread's GVL waits
+    /// through `activity`.
     fn begin(&mut self, _thread: usize, _activity: &Arc<Activity>) {}
 
     /// Answers one request through `writer`.
     ///
-    /// If nothing was sent the engine answers 500. If the response was not [finished](ResponseWriter::finish) the
-    /// engine resets the connection.
+    /// The engine answers 500 if nothing was sent, and resets the connection if the response was not
+    /// [finished](ResponseWriter::finish).
     fn call(&mut self, request: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow;
 
-    /// Called after each response has left and its connection was closed or kept.
+    /// Called after each response was sent and its connection was closed or kept.
     fn after_response(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Whether there is something to call after the last response, which counts towards the request's time limit.
+    /// Whether the last request left callbacks. The time limit of the request covers their run.
     fn has_callbacks(&self) -> bool {
         false
     }
 
-    /// Calls that, after [`after_response`](Self::after_response).
+    /// Runs the callbacks of the last request, after [`after_response`](Self::after_response).
     fn call_callbacks(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Lets signal handlers and other threads run. Called now and then while there is much to read and nothing to
+    /// Lets signal handlers and other threads run. Called regularly while there is much to read and no request to
     /// answer.
     fn check(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// Runs `wait`, which may block the thread; nothing else blocks it. An implementation may skip `wait` if the
-    /// thread has something else to do, and must not run it twice.
+    /// Runs `wait`, the only call of the engine that may block the thread. An implementation may skip `wait` if the
+    /// thread has other work, and must not run it twice.
     fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
         wait();
         Flow::Continue
     }
 
-    /// Memory has run out: frees what can be freed.
+    /// Called when memory has run out: frees as much as possible.
     fn free_memory(&mut self) -> Flow {
         Flow::Continue
     }
 
-    /// The worker is idle after large bodies: gives their memory back to the system.
+    /// Called when the worker is idle after large bodies: returns free memory to the system.
     fn trim_memory(&mut self) -> Flow {
         fastrack_sys::trim_heap();
         Flow::Continue
     }
 
-    /// Logs a line.
+    /// Logs one line.
     fn warn(&mut self, line: &str);
 }

@@ -1,9 +1,9 @@
-//! The clocks by which a worker decides. Tests have one that they set by hand.
+//! The clocks of a worker: the system's, and one for tests.
 
 use fastrack_sys::monotonic_micros;
 
 pub(crate) trait Clock {
-    /// What time it is, in microseconds.
+    /// The time of the monotonic clock, in microseconds.
     fn micros(&self) -> u64 {
         monotonic_micros()
     }
@@ -19,19 +19,19 @@ pub(crate) mod tests {
     use super::Clock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Stands still until it is set on.
+    /// A clock that a test moves by hand.
     #[derive(Debug)]
     pub struct HandClock {
         micros: AtomicU64,
     }
 
     impl HandClock {
-        /// Another time than 0, which stands for none here and there.
+        /// Does not start at 0, because 0 means "no time" in several fields.
         pub fn new() -> Self {
             HandClock { micros: 7_000_000.into() }
         }
 
-        /// So much time goes by, in microseconds.
+        /// Moves the clock forward by a number of microseconds.
         pub fn wait(&self, micros: u64) {
             self.micros.fetch_add(micros, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! What other threads, signal handlers and forked children may do with a running engine.
+//! The operations on a running engine for other threads, signal handlers and forked children.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -11,39 +11,39 @@ use crate::baton::Baton;
 use crate::fork::InheritedFds;
 use crate::request_state::{ActiveRequest, Count, Counters, RequestSettings};
 
-/// What an engine is told, and has been told until it is taken back: one bit of [`Control::told`] each.
+/// A request to the engine: one bit of [`Control::flags`].
 #[derive(Clone, Copy)]
 #[repr(u32)]
-enum Told {
-    /// Finish what has begun, and accept nothing more.
+enum Flag {
+    /// Stop gracefully: see [`Control::stop`].
     Stop = 1,
-    /// The whole server is about to stop.
+    /// The whole server is about to stop: see [`Control::drain`].
     Drain = 1 << 1,
     /// Return between two requests.
     Pause = 1 << 2,
-    /// There is something of these for whichever thread runs the engine.
+    /// Another flag has been set since the engine last looked.
     Notice = 1 << 3,
-    /// The process ends as soon as the requests in progress have: no thread takes another one.
+    /// The process ends with the requests in progress: no thread starts another one.
     End = 1 << 4,
     /// This is a forked child, or the engine is about to be dropped: use no descriptor.
     Close = 1 << 5,
-    /// The helper's thread is to return: the engine is being dropped.
+    /// The helper's thread must return: the engine is being dropped.
     EndHelper = 1 << 6,
 }
 
 /// The side of an engine that needs no exclusive access to it.
 #[derive(Debug)]
 pub struct Control {
-    told: AtomicU32,
+    flags: AtomicU32,
     baton: Arc<Baton>,
     poller: RawFd,
     /// One for each thread of the application.
     requests: Box<[Arc<ActiveRequest>]>,
     counters: Counters,
-    /// Requests that this slot's former workers have answered, and dropped.
+    /// Requests that former workers of this slot answered and dropped.
     before: [u64; 2],
-    /// Wakes the thread that waits for clients. The engine has it, and closes it: this may be there for longer. None where there is
-    /// one thread only: a signal wakes that.
+    /// Wakes the thread that waits for clients. Weak because the engine closes the waker and `Control` may outlive the
+    /// engine. Empty if the engine has a single thread, which a signal wakes.
     waker: Weak<Waker>,
     inherited: InheritedFds,
     /// Of connections: those whose clients have not taken the whole response.
@@ -51,7 +51,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// `fds` are the engine's descriptors that a forked child inherits, without those of connections.
+    /// `fds` are the descriptors of the engine that a forked child inherits. [`track_fd`](Self::track_fd) adds
+    /// connections.
     pub(crate) fn new(
         poller: RawFd,
         fds: impl IntoIterator<Item = RawFd>,
@@ -63,7 +64,7 @@ impl Control {
         let before = [counters.requests(), counters.get(Count::Dropped)];
         fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
-            told: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
             baton: Arc::default(),
             poller,
             requests,
@@ -79,117 +80,117 @@ impl Control {
         &self.baton
     }
 
-    /// Several threads may wait.
+    /// Sets the waker of an engine whose clients several threads wait for.
     pub(crate) fn wake_by(&mut self, waker: &Arc<Waker>) {
         waker.raw_fds().for_each(|fd| self.inherited.insert(fd));
         self.waker = Arc::downgrade(waker);
     }
 
-    fn is_told(&self, what: Told) -> bool {
-        self.told.load(Ordering::SeqCst) & what as u32 != 0
+    fn is_set(&self, flag: Flag) -> bool {
+        self.flags.load(Ordering::SeqCst) & flag as u32 != 0
     }
 
     /// Async-signal-safe.
-    fn tell(&self, what: Told) {
-        self.told.fetch_or(what as u32, Ordering::SeqCst);
+    fn set(&self, flag: Flag) {
+        self.flags.fetch_or(flag as u32, Ordering::SeqCst);
     }
 
-    /// Whether it was told until now.
-    fn take_back(&self, what: Told) -> bool {
-        self.is_told(what) && self.told.fetch_and(!(what as u32), Ordering::SeqCst) & what as u32 != 0
+    /// Returns whether the flag was set.
+    fn clear(&self, flag: Flag) -> bool {
+        self.is_set(flag) && self.flags.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0
     }
 
-    /// Has a thread look at what it was told before.
+    /// Wakes a thread of the engine to look at the flags. Set the flag first.
     pub(crate) fn notify(&self) {
         if let Some(waker) = self.waker.upgrade().filter(|_| !self.is_closed()) {
-            self.tell(Told::Notice);
+            self.set(Flag::Notice);
             waker.call();
         }
     }
 
     pub(crate) fn is_noticed(&self) -> bool {
-        self.is_told(Told::Notice)
+        self.is_set(Flag::Notice)
     }
 
-    /// The thread that runs the engine looks.
+    /// Called by the thread that runs the engine, before it looks at the flags.
     pub(crate) fn clear_notice(&self) {
-        self.take_back(Told::Notice);
+        self.clear(Flag::Notice);
     }
 
     /// Async-signal-safe.
     pub(crate) fn set_ending(&self) {
-        self.tell(Told::End);
+        self.set(Flag::End);
     }
 
-    /// Whether the process ends as soon as the requests in progress have.
+    /// Whether the process ends with the requests in progress.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_told(Told::End)
+        self.is_set(Flag::End)
     }
 
     pub(crate) fn end_helper(&self) {
-        self.tell(Told::EndHelper);
+        self.set(Flag::EndHelper);
     }
 
     pub(crate) fn is_helper_over(&self) -> bool {
-        self.is_told(Told::EndHelper)
+        self.is_set(Flag::EndHelper)
     }
 
-    /// Graceful stop: finish what has begun and accept nothing more.
+    /// Stops gracefully: requests that have begun are finished, and no client is accepted any more.
     pub fn stop(&self) {
-        self.tell(Told::Stop);
+        self.set(Flag::Stop);
         self.notify();
     }
 
     /// Whether [`stop`](Self::stop) was called.
     pub fn is_stopping(&self) -> bool {
-        self.is_told(Told::Stop)
+        self.is_set(Flag::Stop)
     }
 
-    /// The whole server is about to stop, so no other worker will take connections over. The engine goes on
-    /// accepting but keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
+    /// Announces the stop of the whole server: no other worker will take connections over. The engine accepts clients
+    /// as before, closes each connection after its response, and empties the backlog before it [stops](Self::stop).
     pub fn drain(&self) {
-        self.tell(Told::Drain);
+        self.set(Flag::Drain);
         self.notify();
     }
 
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
-        self.is_told(Told::Drain)
+        self.is_set(Flag::Drain)
     }
 
-    /// Has [`Engine::run`](crate::Engine::run) return between two requests.
+    /// Makes [`Engine::run`](crate::Engine::run) return between two requests.
     pub fn pause(&self) {
-        self.tell(Told::Pause);
+        self.set(Flag::Pause);
         self.notify();
     }
 
     pub(crate) fn take_pause(&self) -> bool {
-        self.take_back(Told::Pause)
+        self.clear(Flag::Pause)
     }
 
-    /// Requests that the application has answered.
+    /// The number of requests that the application has answered.
     pub fn requests(&self) -> u64 {
         self.counters.requests().saturating_sub(self.before[0])
     }
 
-    /// Requests dropped because their client had disconnected before the application was free.
+    /// The number of requests dropped because their client had disconnected before the application was free.
     pub fn dropped(&self) -> u64 {
         self.counters.get(Count::Dropped).saturating_sub(self.before[1])
     }
 
-    /// Whether a client is waiting: to be accepted, to be read, or for a response.
+    /// Whether a client waits to be accepted, for its request to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
         !self.is_closed() && (self.counters.get(Count::Waiting) > 0 || self.is_poller_readable())
     }
 
-    /// Whether anything has happened that wakes an idle worker.
+    /// Whether an event is there that wakes an idle worker.
     pub(crate) fn is_poller_readable(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
-        // SAFETY: the engine closes its poller when it is dropped, and nobody asks after that.
+        // SAFETY: the poller is open until the engine is dropped, and nothing calls this afterwards.
         unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable)
     }
 
-    /// The first thread's, which is the only one unless there are more.
+    /// The request of the first thread.
     pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
         &self.requests[0]
     }
@@ -198,12 +199,12 @@ impl Control {
         &self.requests
     }
 
-    /// This worker's. With three exceptions they are changed only where the reactor is locked.
+    /// The counters of this worker. With three exceptions they change only while the reactor is locked.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many threads of the application may run the engine.
+    /// The number of application threads that may run the engine.
     pub fn threads(&self) -> usize {
         self.requests.len()
     }
@@ -211,27 +212,26 @@ impl Control {
     /// Whether the client of a thread's current request has disconnected, or (over TCP) shut down its sending side.
     pub fn is_client_gone(&self, thread: usize) -> bool {
         let fd = self.requests.get(thread).map_or(-1, |request| request.fd());
-        // SAFETY: the connection stays open until the request ends. The application asks before, and does not run meanwhile.
+        // SAFETY: the connection is open until the request ends, and the application, which calls this during a
+        // request, does not run when it is closed.
         unsafe { borrow_fd(fd) }.is_ok_and(fastrack_sys::is_peer_gone)
     }
 
-    /// Sets the time limit of a thread's current request, in milliseconds from now; 0 is none.
+    /// Sets the time limit of a thread's current request, in milliseconds from now; 0 is no limit.
     pub fn allow(&self, thread: usize, millis: u64) {
         if !self.is_closed() {
             self.requests.get(thread).into_iter().for_each(|request| request.allow(millis));
         }
     }
 
-    /// In a forked child: lets go of all connections and listeners without a byte or a FIN. The parent goes on with
-    /// them.
+    /// In a forked child: closes all connections and listeners without a byte or a FIN, because the parent serves them.
     pub fn close(&self) {
-        if self.told.fetch_or(Told::Close as u32, Ordering::SeqCst) & Told::Close as u32 != 0 {
+        if self.flags.fetch_or(Flag::Close as u32, Ordering::SeqCst) & Flag::Close as u32 != 0 {
             return;
         }
         let clients = self.requests.iter().map(|request| request.fd()).filter(|fd| *fd >= 0);
-        // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the
-        // latest.
-        // SAFETY: in a forked child their owners do nothing with them but close them.
+        // This fails only without /dev/null. Then exec or exit closes the descriptors: they are close-on-exec.
+        // SAFETY: in a forked child the owners of the descriptors only close them.
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };
     }
 
@@ -249,23 +249,23 @@ impl Control {
         }
     }
 
-    /// The engine is about to be dropped, in the process that made it: from now on nothing here uses its descriptors, whose
-    /// numbers will be others'.
-    pub fn retire(&self) {
-        self.tell(Told::Close);
+    /// Called before the engine is dropped by the process that made it. `Control` uses no descriptor from then on,
+    /// because other files may get the numbers.
+    pub fn mark_dropped(&self) {
+        self.set(Flag::Close);
     }
 
-    /// Whether [`close`](Self::close) or [`retire`](Self::retire) was called.
+    /// Whether [`close`](Self::close) or [`mark_dropped`](Self::mark_dropped) was called.
     pub fn is_closed(&self) -> bool {
-        self.is_told(Told::Close)
+        self.is_set(Flag::Close)
     }
 
-    /// Has [`close`](Self::close) also let go of this descriptor.
+    /// Adds a descriptor to those that [`close`](Self::close) closes.
     pub(crate) fn track_fd(&self, fd: RawFd) {
         self.inherited.insert(fd);
     }
 
-    /// To be called before a tracked descriptor is closed: its number may be used by another thread at once.
+    /// Call this before a tracked descriptor is closed: another thread may get its number at once.
     pub(crate) fn untrack_fd(&self, fd: RawFd) {
         self.set_sending(fd, false);
         self.inherited.remove(fd);
@@ -294,7 +294,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_forked_child_lets_go_of_connections_and_the_parent_keeps_them() {
+    fn a_forked_child_closes_connections_and_the_parent_keeps_them() {
         let (mut client, mut parents) = UnixStream::pair().expect("a pair");
         client.set_nonblocking(true).expect("nonblocking");
         // A fork copies every descriptor; so does this.

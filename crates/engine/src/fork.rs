@@ -1,18 +1,18 @@
-//! The descriptors that a forked child must let go of.
+//! The descriptors that a forked child must close.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most descriptors tracked: Linux's default limit per process (fs.nr_open). The set takes 128 KiB for them.
-const MOST: usize = 1 << 20;
+/// Highest number of descriptors in a set: Linux's default limit per process (fs.nr_open). The bitmap takes 128 KiB.
+const MAX_FDS: usize = 1 << 20;
 
-/// A bitmap without a lock: a forked child would wait for ever for one held by a thread that it has no copy of.
+/// A bitmap of descriptors without a lock: in a forked child, a lock that another thread held stays locked for ever.
 #[derive(Debug)]
 pub(crate) struct InheritedFds(Box<[AtomicU64]>);
 
 impl InheritedFds {
     pub fn new(limit: usize) -> Self {
-        InheritedFds((0..limit.min(MOST).div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+        InheritedFds((0..limit.min(MAX_FDS).div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
     }
 
     pub fn insert(&self, fd: RawFd) {
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_inserted_and_not_removed_is_drained() {
+    fn descriptors_that_were_inserted_and_not_removed_are_drained() {
         let fds = InheritedFds::new(200);
         for fd in [-1, 0, 63, 64, 199, 255, 256, 5000] {
             fds.insert(fd);

@@ -1,26 +1,26 @@
 //! One worker's connections, without Ruby.
 //!
-//! A request's way: [`Listener`] -> connection -> [`Request`] -> [`App`] -> [`ResponseWriter`] -> keep-alive or
-//! close. The engine calls the application through the small trait [`App`], so that the whole request path runs
-//! under `cargo test`.
+//! The path of a request: [`Listener`] -> connection -> [`Request`] -> [`App`] -> [`ResponseWriter`] -> keep-alive or
+//! close. [`App`] is the only seam to the application, so the whole path runs under `cargo test`.
 //!
 //! # Layers
 //!
-//! Bottom first. Each may import only from those above it in this list; `bin/test` checks that.
+//! Bottom first. A layer imports only from itself and from layers above it in this list; `bin/lib/layers.rb` has the
+//! same order and checks each import.
 //!
-//! 1. `sync`: atomics; `clock`: clocks; `fork`: what a forked child must let go of; `request_state`: the request in progress, its time
+//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `request_state`: the request in progress, its time
 //!    limit, and the scoreboard
 //! 2. `baton`: which thread drives
-//! 3. `access_log`: lines about requests, and the thread that writes them; `control`: what other threads and signal handlers may do with
-//!    the engine
+//! 3. `access_log`: lines about requests, and the thread that writes them; `control`: the operations on the engine for
+//!    other threads and signal handlers
 //! 4. `accept`: listeners
 //! 5. `settings`
 //! 6. `conn`: one connection, its requests, bodies and responses
 //! 7. `app`: the trait
 //! 8. `handoff`: the queue through which workers share connections
 //! 9. `reactor`: all connections of a worker
-//! 10. `helper`: the thread that drives them while the application is busy
-//! 11. `worker`: the loop
+//! 10. `helper`: the thread that drives the reactor while the application is busy
+//! 11. `worker`: the loop of a worker's Ruby threads
 
 mod accept;
 mod access_log;

@@ -7,20 +7,19 @@ use fastrack_http::Limits;
 use crate::access_log::AccessLogSettings;
 use crate::request_state::RequestSettings;
 
-/// How long a request that has begun gets to arrive whole when the engine stops, in milliseconds.
+/// Time for a partly received request to arrive when the engine stops, in milliseconds.
 pub(crate) const STOP_TIME: u64 = 5_000;
 
-/// How long an idle client gets then by default, in milliseconds.
+/// The default of [`Settings::idle_time_on_stop`], in milliseconds.
 pub(crate) const STOP_TIME_IDLE: u64 = 250;
 
-/// How long this process waits, in milliseconds, when it has no free descriptor and no connection that could make room, and
-/// until it tries again what has failed for lack of something.
+/// Pause before a call that failed for lack of a descriptor, memory or another resource is repeated, in milliseconds.
 pub(crate) const SHORTAGE_PAUSE: u64 = 20;
 
-/// Descriptors left to the application for its files and sockets.
+/// Descriptors reserved for the files and sockets of the application.
 const RESERVED_DESCRIPTORS: usize = 64;
 
-/// How many descriptors connections may have.
+/// The number of descriptors that connections may use.
 pub(crate) fn own_descriptors() -> usize {
     let all = fastrack_sys::fd_limit();
     all.saturating_sub(RESERVED_DESCRIPTORS).max(all / 2)
@@ -29,42 +28,42 @@ pub(crate) fn own_descriptors() -> usize {
 /// How the engine treats its connections. All times are in milliseconds, all sizes in bytes.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// For the whole head of a request.
+    /// Time for the whole head of a request.
     pub header_timeout: u64,
-    /// For each wait for more of a request's body.
+    /// Time for each wait for more of a request's body.
     pub body_timeout: u64,
-    /// How long a client may take nothing of a response.
+    /// How long a client may receive nothing of a response.
     pub write_timeout: u64,
     /// Whether connections are kept open between requests.
     pub keep_alive: bool,
     /// How long a connection may be idle between two requests.
     pub keep_alive_timeout: u64,
     /// How long an idle connection stays open when the engine stops, unless another worker takes it over or the
-    /// server [drains](crate::Control::drain). Its next request is answered with `Connection: close`.
-    pub parting_time: u64,
+    /// server [drains](crate::Control::drain). The response to its next request has `Connection: close`.
+    pub idle_time_on_stop: u64,
     /// Requests per connection; 0 is no limit.
     pub keep_alive_requests: u32,
-    /// How much of a response is buffered for a slow client while the application goes on.
+    /// Bytes of a response that are buffered in memory for a slow client while the application continues.
     pub response_buffer: usize,
-    /// How much of it is kept in a file beyond that; 0 is nothing.
+    /// Bytes of a response that go to a file beyond [`response_buffer`](Self::response_buffer); 0 is no file.
     pub max_response_spool: u64,
-    /// How long a request may wait for the application; 0 is no limit.
+    /// How long a request may wait for the application; 0 is no limit. A longer wait is answered with 503.
     pub max_queue_time: u64,
     /// Limits of a request's head.
     pub limits: Limits,
-    /// The longest body that is accepted.
+    /// The longest body that is accepted; None is no limit.
     pub max_body: Option<u64>,
-    /// Whether the application is called before the body is complete, and reads the rest itself.
+    /// Whether the application is called before the body is complete and reads the body itself.
     pub stream_body: bool,
-    /// Directory for bodies over 1 MiB, and for what slow clients have not taken of their responses.
+    /// Directory for bodies over 1 MiB, and for the unsent parts of responses to slow clients.
     pub tmpdir: PathBuf,
     /// Whether the application gets the path percent-decoded.
     pub decode_path: bool,
-    /// The listeners' ids in the shared queue, then those of closed listeners whose connections are still open.
+    /// The ids of the listeners in the shared queue, followed by the ids of closed listeners with open connections.
     pub listeners: Vec<u64>,
-    /// Where a line about each request goes, if anywhere.
+    /// The access log; None is no log.
     pub access_log: Option<AccessLogSettings>,
-    /// How requests are watched.
+    /// Time limits and scoreboard of requests.
     pub requests: RequestSettings,
 }
 
@@ -76,7 +75,7 @@ impl Default for Settings {
             write_timeout: 300_000,
             keep_alive: true,
             keep_alive_timeout: 95_000,
-            parting_time: STOP_TIME_IDLE,
+            idle_time_on_stop: STOP_TIME_IDLE,
             keep_alive_requests: 0,
             response_buffer: 1024 * 1024,
             max_response_spool: 1024 * 1024 * 1024,

@@ -1,4 +1,5 @@
-//! The atomics and locks of what `examples/model.rs` checks: there they are loom's, which tries all orders of the threads' steps.
+//! The atomics and locks of the modules that `examples/model.rs` checks. The model replaces them by loom's, which tries
+//! every interleaving of the threads.
 
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard};

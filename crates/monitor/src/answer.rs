@@ -15,52 +15,53 @@ use crate::metrics;
 use crate::status;
 use crate::view::Viewer;
 
-const UNKNOWN: &str =
+const BAD_TOKEN: &str =
     "the token is missing or wrong: Authorization: Bearer TOKEN; on the server's machine also ?token=TOKEN\n";
 
 const PAGE: &str = include_str!("page.html");
 
-/// The page's styles and scripts are in it, and nothing comes from elsewhere.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; \
+/// The page contains its styles and scripts, and loads nothing else.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
-/// What requests are answered from.
+/// The source of all answers.
 #[derive(Debug)]
 pub struct Answers {
     viewer: Viewer,
     token: Option<String>,
 }
 
-/// Where a request came in.
+/// The transport of a request, by which its rights are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
-    /// The unix socket, from root or from the user that the master runs as.
+pub enum Transport {
+    /// The unix socket, for root and the user that the master runs as: may look and act.
     Unix,
-    /// The unix socket, from another user: a master of root's may have it in a folder of its app's user.
+    /// The unix socket, for another user: a root master may have the socket in a directory of the app's user. May do
+    /// nothing.
     OtherUser,
-    /// TCP, from this machine, for whoever has the token: to look, not to touch.
+    /// TCP from this machine: may look, with the token.
     Local,
-    /// TCP, from another machine: the same.
+    /// TCP from another machine: may look, with the token.
     Network,
 }
 
-impl Door {
-    /// That of a client of the unix socket (unix(7), SO_PEERCRED).
+impl Transport {
+    /// For a client of the unix socket (unix(7), SO_PEERCRED).
     pub fn of_user(client: &UnixStream) -> Self {
         let own = client.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == effective_user());
         if own {
-            Door::Unix
+            Transport::Unix
         } else {
-            Door::OtherUser
+            Transport::OtherUser
         }
     }
 
-    /// That of a TCP client with this address.
+    /// For a TCP client with this address.
     pub fn of(client: IpAddr) -> Self {
         if client.to_canonical().is_loopback() {
-            Door::Local
+            Transport::Local
         } else {
-            Door::Network
+            Transport::Network
         }
     }
 }
@@ -70,23 +71,25 @@ impl Answers {
         Answers { viewer, token }
     }
 
-    pub fn answer(&self, request: &Request<Incoming>, door: Door) -> Response<Content> {
-        if door == Door::OtherUser {
+    pub fn answer(&self, request: &Request<Incoming>, transport: Transport) -> Response<Content> {
+        if transport == Transport::OtherUser {
             return text(StatusCode::FORBIDDEN, "ask as root or as the user that the master runs as\n");
         }
-        if door != Door::Unix && !knows_token(self.token.as_deref(), request.headers(), request.uri(), door) {
-            let mut refusal = text(StatusCode::UNAUTHORIZED, UNKNOWN);
-            // RFC 9110 section 15.5.2 demands it.
+        if transport != Transport::Unix
+            && !knows_token(self.token.as_deref(), request.headers(), request.uri(), transport)
+        {
+            let mut refusal = text(StatusCode::UNAUTHORIZED, BAD_TOKEN);
+            // Required by RFC 9110 §15.5.2.
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
-        if door == Door::Unix && has_foreign_host(request.headers()) {
+        if transport == Transport::Unix && has_foreign_host(request.headers()) {
             return text(StatusCode::MISDIRECTED_REQUEST, "ask for http://localhost\n");
         }
         let path = request.uri().path();
         match *request.method() {
             Method::GET | Method::HEAD => self.show(path, request.headers()),
-            Method::POST => self.act(path, request.headers(), door),
+            Method::POST => self.act(path, request.headers(), transport),
             _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD or POST\n"),
         }
     }
@@ -95,7 +98,7 @@ impl Answers {
         match path {
             "/" => {
                 let mut page = content("text/html; charset=utf-8", PAGE);
-                page.headers_mut().insert("content-security-policy", HeaderValue::from_static(POLICY));
+                page.headers_mut().insert("content-security-policy", HeaderValue::from_static(PAGE_POLICY));
                 page
             }
             "/status.json" => content("application/json", format!("{}\n", status::json(&self.viewer.view()))),
@@ -120,17 +123,17 @@ impl Answers {
         text(status, format!("{phase}, {ready} of {} workers ready\n", view.master.wanted))
     }
 
-    /// By the signals that an operator would send: the master handles them when it gets to it. The answer says which master has got
-    /// the signal, and the number of the last order before it. So the client finds the order that follows in the status.
-    fn act(&self, path: &str, headers: &HeaderMap, door: Door) -> Response<Content> {
+    /// Sends the master the signal that an operator would send. The answer has the pid of the master and the number of
+    /// its last order, so that the client can find the next order in the status.
+    fn act(&self, path: &str, headers: &HeaderMap, transport: Transport) -> Response<Content> {
         let Some((name, signal)) = signal(path) else {
             return text(
                 StatusCode::NOT_FOUND,
                 "/phased-restart /restart /refork /stop /workers/+1 /workers/-1\n",
             );
         };
-        // A browser names the page that sends a POST: any page that its user looks at, if the socket is forwarded to a port.
-        if door != Door::Unix || headers.contains_key(ORIGIN) {
+        // A browser sends an Origin with a POST. If the socket is forwarded to a port, any page could send such a POST.
+        if transport != Transport::Unix || headers.contains_key(ORIGIN) {
             return text(StatusCode::FORBIDDEN, "this is for the unix socket, and not for browsers\n");
         }
         let after = self.viewer.last_order();
@@ -140,10 +143,11 @@ impl Answers {
     }
 }
 
-/// Takes the same time for each wrong one of that length. In the query, where proxies log it, only from this machine: a browser has
-/// no other place for it.
-fn knows_token(token: Option<&str>, headers: &HeaderMap, uri: &Uri, door: Door) -> bool {
-    let query = uri.query().filter(|_| door == Door::Local).unwrap_or_default();
+/// Whether the request has the token. The comparison takes the same time for all wrong tokens of the right length. A
+/// token in the query counts only from this machine: proxies log queries, but a browser has no other place for the
+/// token.
+fn knows_token(token: Option<&str>, headers: &HeaderMap, uri: &Uri, transport: Transport) -> bool {
+    let query = uri.query().filter(|_| transport == Transport::Local).unwrap_or_default();
     let in_query = || query.split('&').find_map(|pair| pair.strip_prefix("token="));
     let given = headers.get(AUTHORIZATION).and_then(bearer).or_else(in_query).unwrap_or_default();
     let Some(token) = token else { return false };
@@ -152,13 +156,13 @@ fn knows_token(token: Option<&str>, headers: &HeaderMap, uri: &Uri, door: Door) 
     given.len() == token.len() && differences == 0
 }
 
-/// The token in an Authorization field. The name of the scheme has no case (RFC 9110 section 11.1).
+/// The token in an Authorization field. The scheme is case-insensitive (RFC 9110 §11.1).
 fn bearer(value: &HeaderValue) -> Option<&str> {
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim_start_matches(' '))
 }
 
-/// Whether who asks for metrics names plain text, and not OpenMetrics. Prometheus names both, curl neither.
+/// Whether the client accepts plain text but not OpenMetrics. Prometheus accepts both, curl names neither.
 fn wants_plain(headers: &HeaderMap) -> bool {
     let named = |kind: &str| {
         let values = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
@@ -167,8 +171,8 @@ fn wants_plain(headers: &HeaderMap) -> bool {
     named("text/plain") && !named("application/openmetrics-text")
 }
 
-/// Whether the Host is a name that somebody may own. Where the socket is forwarded to a port, a page could have its own name
-/// lead there, and read what is here (DNS rebinding).
+/// Whether the Host is a domain name. If the socket is forwarded to a port, a page could resolve its own domain to that
+/// port and read the answers (DNS rebinding).
 fn has_foreign_host(headers: &HeaderMap) -> bool {
     headers.get_all(HOST).iter().any(|host| {
         let host = host.to_str().unwrap_or(".");
@@ -181,7 +185,7 @@ fn has_foreign_host(headers: &HeaderMap) -> bool {
     })
 }
 
-/// See docs/signals.md.
+/// The name and the number of the signal for a path: see docs/signals.md.
 fn signal(path: &str) -> Option<(&'static str, i32)> {
     let name = match path {
         "/phased-restart" => "HUP",
@@ -218,7 +222,7 @@ fn response(status: StatusCode, kind: &'static str, content: Content) -> Respons
     response
 }
 
-/// What is sent, all at once.
+/// A body that is sent at once.
 #[derive(Debug)]
 pub struct Content(Option<Bytes>);
 
@@ -247,21 +251,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_machine_gives_the_token_in_a_field_and_never_in_the_query() {
-        let door = |address: &str| Door::of(address.parse().expect("an address"));
-        assert_eq!([door("127.0.0.9"), door("::1"), door("::ffff:127.0.0.1")], [Door::Local; 3]);
-        assert_eq!([door("10.0.0.1"), door("fe80::1")], [Door::Network; 2]);
-        let knows = |field: Option<&str>, uri: &str, door| {
+    fn another_machine_sends_the_token_in_a_field_and_never_in_the_query() {
+        let transport = |address: &str| Transport::of(address.parse().expect("an address"));
+        assert_eq!(
+            [transport("127.0.0.9"), transport("::1"), transport("::ffff:127.0.0.1")],
+            [Transport::Local; 3]
+        );
+        assert_eq!([transport("10.0.0.1"), transport("fe80::1")], [Transport::Network; 2]);
+        let knows = |field: Option<&str>, uri: &str, transport| {
             let fields = field.map(|text| (AUTHORIZATION, HeaderValue::from_str(text).expect("a value")));
-            knows_token(Some("secret"), &fields.into_iter().collect(), &uri.parse().expect("a target"), door)
+            knows_token(
+                Some("secret"),
+                &fields.into_iter().collect(),
+                &uri.parse().expect("a target"),
+                transport,
+            )
         };
-        for door in [Door::Local, Door::Network] {
+        for transport in [Transport::Local, Transport::Network] {
             assert!(
-                knows(Some("Bearer secret"), "/metrics", door) && knows(Some("bearer secret"), "/", door)
+                knows(Some("Bearer secret"), "/metrics", transport)
+                    && knows(Some("bearer secret"), "/", transport)
             );
-            assert!(!knows(None, "/metrics", door) && !knows(Some("Basic secret"), "/", door));
-            assert!(!knows(Some("Bearer secreT"), "/", door) && !knows(Some("Bearer secret1"), "/", door));
-            assert_eq!(knows(None, "/?a=b&token=secret", door), door == Door::Local);
+            assert!(!knows(None, "/metrics", transport) && !knows(Some("Basic secret"), "/", transport));
+            assert!(
+                !knows(Some("Bearer secreT"), "/", transport)
+                    && !knows(Some("Bearer secret1"), "/", transport)
+            );
+            assert_eq!(knows(None, "/?a=b&token=secret", transport), transport == Transport::Local);
         }
     }
 }

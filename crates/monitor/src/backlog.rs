@@ -1,7 +1,7 @@
-//! Connections that no worker has accepted, from the kernel's tables of sockets.
+//! The backlogs of the listeners, from the socket tables of the kernel.
 //!
-//! TCP_INFO has the number, too, but getsockopt(2) takes the listener. The monitor's thread has no copy of one: the copy would keep a port
-//! open that the master has closed.
+//! TCP_INFO has the same number, but getsockopt(2) needs the listener. The thread has no copy of a listener, because a
+//! copy would keep a port open after the master has closed it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::master::ListenerInfo;
 
-/// How many connections wait at each listener; None where that is unknown.
+/// The number of connections that wait at each listener; None if unknown.
 pub fn backlogs(listeners: &[ListenerInfo]) -> Vec<Option<u32>> {
     let tables = Path::new("/proc/thread-self/net");
     let wants = |tcp| listeners.iter().any(|listener| listener.is_tcp == tcp);
@@ -29,14 +29,14 @@ pub fn backlogs(listeners: &[ListenerInfo]) -> Vec<Option<u32>> {
     found
 }
 
-/// Without the heading. Names of abstract sockets are any bytes.
+/// The lines of a table without the heading. Names of abstract sockets may contain any bytes.
 fn lines(table: &Path) -> impl Iterator<Item = String> {
     let lines = File::open(table).ok().into_iter().flat_map(|file| BufReader::new(file).split(b'\n'));
     lines.map_while(Result::ok).skip(1).map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
-/// The listeners come first in the table, whose rest may be long (Documentation/networking/proc_net_tcp.rst). Of a listener the length
-/// of the receive queue is that of the backlog.
+/// Listeners come first in the table, and the rest may be long (Documentation/networking/proc_net_tcp.rst). The receive
+/// queue of a listener is its backlog.
 fn tcp(lines: impl Iterator<Item = String>, listeners: &[ListenerInfo], found: &mut [Option<u32>]) {
     const LISTENING: &str = "0A";
     for line in lines {
@@ -55,10 +55,10 @@ fn tcp(lines: impl Iterator<Item = String>, listeners: &[ListenerInfo], found: &
 
 struct UnixSocket {
     is_listening: bool,
-    /// It is connected, and no process has it.
+    /// The socket is connected, and no process has accepted it.
     is_waiting: bool,
     inode: u64,
-    /// As it was bound. The server's end of a connection has its listener's.
+    /// The path that the socket was bound to. The server's end of a connection has the path of its listener.
     path: String,
 }
 
@@ -80,8 +80,8 @@ impl UnixSocket {
     }
 }
 
-/// The path alone ties a waiting connection to its listener. Where two listeners have one path, each number is unknown: relative paths may
-/// be the same, and a server may have replaced the socket's file of another server.
+/// Only the path ties a waiting connection to its listener. If two listeners have the same path, the numbers are
+/// unknown: relative paths may be equal, and a server may have replaced the socket file of another server.
 fn unix(sockets: &[UnixSocket], inode: u64) -> Option<u32> {
     let path = &sockets.iter().find(|socket| socket.is_listening && socket.inode == inode)?.path;
     let same = || sockets.iter().filter(|socket| socket.path == *path);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_text_hide_no_other() {
+    fn names_that_are_not_text_hide_no_other() {
         use std::os::linux::net::SocketAddrExt;
         let names = (0..64u8).map(|number| {
             [b"\xff\xfe fastrack ".as_slice(), &[number], &std::process::id().to_ne_bytes()].concat()
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sockets_of_one_path_have_no_number_for_nobody_knows_whose_it_is() {
+    fn two_listeners_with_the_same_path_have_no_number() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("socket");
         let old = UnixListener::bind(&path).expect("a listener");

@@ -1,23 +1,23 @@
-//! The monitor: says what the server is doing, over HTTP, and asks no worker.
+//! The monitor: reports the state of the server over HTTP, without asking a worker.
 //!
-//! It is one thread of the master, of native code, which reads the scoreboard and proc(5). So
-//! it answers while all workers hang, and the master in a hook. What only the master knows, that one leaves here
-//! ([`Monitor::publish`]).
+//! The monitor is one native thread of the master. It reads the scoreboard, proc(5), and the state that the master has
+//! published ([`Monitor::publish`]). So it answers while all workers hang and while the master runs a hook.
 //!
-//! The thread has a table of file descriptors of its own: no fork of the master's passes on its clients or its listener.
-//! It owns no lock that a fork could find taken and needs: a forked child never touches what is here.
+//! The thread has its own table of file descriptors: a forked child inherits neither its clients nor its listeners. A
+//! fork may copy a locked mutex of the monitor, but a forked child uses nothing of the monitor.
 //!
 //! # Layers
 //!
 //! Bottom first:
 //!
-//! 1. `settings`; `master`: what the master says; `process`, `backlog`: what proc(5) says
-//! 2. `view`: all of it at one moment
-//! 3. `metrics`, `status`: a view as OpenMetrics and as JSON
-//! 4. `answer`: one request
-//! 5. `clients`: connections, and their limits
-//! 6. `place`: the addresses of the monitor
-//! 7. `monitor`: the thread
+//! 1. `settings`; `master`: the published state of the master; `process`: figures of proc(5)
+//! 2. `backlog`: the backlogs of the listeners
+//! 3. `view`: all figures at one moment
+//! 4. `metrics`, `status`: a view as OpenMetrics and as JSON
+//! 5. `answer`: one request
+//! 6. `clients`: connections, and their limits
+//! 7. `socket_file`: the addresses of the monitor
+//! 8. `monitor`: the thread
 
 mod answer;
 mod backlog;
@@ -25,9 +25,9 @@ mod clients;
 mod master;
 mod metrics;
 mod monitor;
-mod place;
 mod process;
 mod settings;
+mod socket_file;
 mod status;
 mod view;
 
@@ -35,6 +35,7 @@ mod view;
 #[path = "../../sys/tests/patience/mod.rs"]
 mod patience;
 
-pub use master::{Exit, ListenerInfo, MasterState, MoldState, Order, Phase, WorkerPhase, WorkerState};
-pub use monitor::{Monitor, PATIENCE};
-pub use settings::Settings;
+pub use master::{Exit, ListenerInfo, MasterState, MoldState, Order, ServerPhase, WorkerPhase, WorkerState};
+pub use monitor::{Monitor, THREAD_TIMEOUT};
+pub use settings::MonitorSettings;
+pub use view::STATUS_CLASSES;

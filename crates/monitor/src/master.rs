@@ -1,160 +1,165 @@
-//! What only the master knows, as it has last said.
+//! The published state of the master.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_engine::Memory;
 
-/// Exits of workers that are remembered.
-const EXITS: usize = 20;
+/// The number of exits that are kept.
+const MAX_EXITS: usize = 20;
 
-/// What the server is at.
+/// The phase of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Its workers are not ready yet.
+pub enum ServerPhase {
+    /// No worker is ready yet.
     #[default]
     Booting,
-    /// It serves.
+    /// The server serves.
     Serving,
-    /// It has served, and no worker is ready now. The monitor finds that out by itself.
+    /// The server has served, and no worker is ready now. Set by the monitor, never by the master.
     Down,
-    /// It was told to stop, and serves on for DrainDelay.
+    /// The server was told to stop, and serves for another DrainDelay.
     Draining,
-    /// It finishes its requests.
+    /// The server finishes its requests.
     Stopping,
 }
 
-impl Phase {
-    /// All of them.
-    pub const ALL: [Phase; 5] =
-        [Phase::Booting, Phase::Serving, Phase::Down, Phase::Draining, Phase::Stopping];
+impl ServerPhase {
+    /// All phases.
+    pub const ALL: [ServerPhase; 5] = [
+        ServerPhase::Booting,
+        ServerPhase::Serving,
+        ServerPhase::Down,
+        ServerPhase::Draining,
+        ServerPhase::Stopping,
+    ];
 
-    /// Its name.
+    /// The name of the phase in status and metrics.
     pub fn name(self) -> &'static str {
         match self {
-            Phase::Booting => "booting",
-            Phase::Serving => "serving",
-            Phase::Down => "down",
-            Phase::Draining => "draining",
-            Phase::Stopping => "stopping",
+            ServerPhase::Booting => "booting",
+            ServerPhase::Serving => "serving",
+            ServerPhase::Down => "down",
+            ServerPhase::Draining => "draining",
+            ServerPhase::Stopping => "stopping",
         }
     }
 }
 
-/// What the master thinks that a worker is at.
+/// The phase of a worker, as the master sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerPhase {
-    /// Its hooks run.
+    /// The worker runs its hooks.
     Booting,
-    /// It serves.
+    /// The worker serves.
     Serving,
-    /// It finishes its requests.
+    /// The worker finishes its requests.
     Stopping,
 }
 
 /// A worker, as the master sees it.
 #[derive(Clone, Debug)]
 pub struct WorkerState {
-    /// Its number.
+    /// The number of the worker.
     pub nr: usize,
-    /// Its process.
+    /// The pid of the worker.
     pub pid: u32,
-    /// How many HUPs came before it, and 1.
+    /// 1 plus the number of rolling restarts before this worker.
     pub generation: u64,
-    /// What it is at.
+    /// The phase of the worker.
     pub phase: WorkerPhase,
-    /// When it was forked, in seconds of the monotonic clock.
+    /// The time of the fork, in seconds of the monotonic clock.
     pub spawned_at: f64,
-    /// Its place in the scoreboard.
+    /// The index of the worker in the scoreboard.
     pub slot: Option<usize>,
 }
 
 /// The process that workers are forked from instead of the master.
 #[derive(Clone, Copy, Debug)]
 pub struct MoldState {
-    /// The process.
+    /// The pid of the mold.
     pub pid: u32,
-    /// That of the worker that it was.
+    /// The generation that it had as a worker.
     pub generation: u64,
-    /// How many requests that had answered.
+    /// The number of requests that it had answered as a worker.
     pub requests: u64,
-    /// What it takes, if it has said so.
+    /// The memory that the mold has reported; None before the report.
     pub memory: Option<Memory>,
 }
 
-/// What has come of an order to start processes: HUP, USR2 or URG.
+/// An order to start processes (HUP, USR2 or URG), and its outcome.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Orders that this master has had up to this one.
+    /// The number of the order, counted from 1 in this master.
     pub number: u64,
-    /// Its signal.
+    /// The name of the signal, without SIG.
     pub signal: String,
     /// `begun`, `done` or `failed`.
     pub state: String,
-    /// Why it has failed.
+    /// The reason of a failure.
     pub reason: Option<String>,
-    /// The new master that it has started.
+    /// The pid of the new master that the order has started.
     pub pid: Option<u32>,
 }
 
-/// Where the server listens.
+/// A listener of the server.
 #[derive(Clone, Debug)]
 pub struct ListenerInfo {
-    /// As its log line has it.
+    /// The address, as in the log line of the listener.
     pub name: String,
-    /// The socket's.
+    /// The inode of the socket.
     pub inode: u64,
-    /// Whether it is a TCP socket. The others are unix sockets.
+    /// Whether this is a TCP socket; otherwise it is a unix socket.
     pub is_tcp: bool,
-    /// Connections that may wait there, where the kernel tells.
+    /// The size of the backlog; None if the kernel does not report it.
     pub limit: Option<u32>,
 }
 
 /// The end of a worker.
 #[derive(Clone, Debug)]
 pub struct Exit {
-    /// Its number.
+    /// The number of the worker.
     pub nr: usize,
-    /// Its process.
+    /// The pid of the worker.
     pub pid: u32,
-    /// Why, in one word; see [`fastrack_engine::Cause`].
+    /// The cause in one word; see [`fastrack_engine::Cause`].
     pub cause: String,
-    /// As its log line has it.
+    /// The log line of the exit.
     pub text: String,
-    /// When, in seconds since 1970.
+    /// The time of the exit, in seconds since 1970.
     pub at: u64,
 }
 
-/// What changes from moment to moment.
+/// The state of the master at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct MasterState {
-    /// What the server is at.
-    pub phase: Phase,
-    /// That of the newest workers.
+    /// The phase of the server.
+    pub phase: ServerPhase,
+    /// The generation of the newest workers.
     pub generation: u64,
-    /// How many workers there should be.
+    /// The number of workers that should run.
     pub wanted: usize,
-    /// Seconds that the server allows itself to stop: DrainDelay and GracefulTimeout.
+    /// The longest time of a stop, in seconds: DrainDelay and GracefulTimeout.
     pub stop_seconds: f64,
-    /// During USR2: the old master or the new one.
+    /// The pid of the other master during USR2.
     pub other_master: Option<u32>,
-    /// The last orders, the last one at the end.
+    /// The last orders, oldest first.
     pub orders: Arc<[Order]>,
-    /// Those there are.
+    /// The workers that run.
     pub workers: Arc<[WorkerState]>,
-    /// What they are forked from; None: this process.
+    /// The mold; None if this process forks the workers.
     pub mold: Option<MoldState>,
-    /// Where it listens.
+    /// The listeners of the server.
     pub listeners: Arc<[ListenerInfo]>,
 }
 
-/// The notes that the master leaves for the monitor. Both hold the lock for as long as a copy takes.
+/// The state that the master has published for the monitor. Both threads hold the lock only to copy.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct Published {
     state: Mutex<(MasterState, VecDeque<Exit>)>,
 }
 
-impl Notes {
+impl Published {
     fn lock(&self) -> MutexGuard<'_, (MasterState, VecDeque<Exit>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,13 +170,13 @@ impl Notes {
 
     pub fn exited(&self, exit: Exit) {
         let exits = &mut self.lock().1;
-        if exits.len() == EXITS {
+        if exits.len() == MAX_EXITS {
             exits.pop_back();
         }
         exits.push_front(exit);
     }
 
-    /// The state, and the last exits, the last one first.
+    /// The state, and the last exits, newest first.
     pub fn read(&self) -> (MasterState, VecDeque<Exit>) {
         self.lock().clone()
     }

@@ -10,28 +10,29 @@ use prometheus_client::encoding::{text, DescriptorEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::master::{ListenerInfo, Phase};
+use crate::master::{ListenerInfo, ServerPhase};
 use crate::process::Usage;
-use crate::view::{states, View, Worker, CLASSES};
+use crate::view::{states, View, Worker, STATUS_CLASSES};
 
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What came before OpenMetrics, for who asks for that alone.
+/// The older text format of Prometheus, for clients that accept only that format.
 pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-const STATES: [&str; 5] = ["booting", "idle", "busy", "stopping", "dead"];
+const WORKER_STATES: [&str; 5] = ["booting", "idle", "busy", "stopping", "dead"];
 
 /// The page that Prometheus scrapes.
 pub fn page(view: Arc<View>) -> String {
     let mut registry = Registry::with_prefix("fastrack");
     registry.register_collector(Box::new(Page(view)));
     let mut page = String::new();
-    // A String takes all that is written to it.
+    // Writing to a String does not fail.
     let _ = text::encode(&mut page, &registry);
     page
 }
 
-/// The same as older scrapers read it: there a counter's comments have the name of its series, and the end has no mark.
+/// Converts a page to the older text format. In that format the comments of a counter have the name of its series, and
+/// the page has no end mark.
 pub fn plain(page: &str) -> String {
     let counters: HashSet<_> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
@@ -65,7 +66,7 @@ impl Collector for Page {
     }
 }
 
-/// Upper bounds in seconds; the last one stands for none.
+/// Upper bounds of the buckets in seconds; the last one stands for no bound.
 fn bounds() -> impl Iterator<Item = f64> {
     BUCKETS.into_iter().map(|millis| millis as f64 / 1000.0).chain([f64::MAX])
 }
@@ -131,7 +132,7 @@ impl Writer<'_> {
     }
 }
 
-/// A label's value: the encoder writes it as it is.
+/// Escapes the value of a label, because the encoder does not.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -143,7 +144,7 @@ fn alone(value: f64) -> [(Labels, f64); 1] {
 fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let version = vec![("version", escaped(&view.settings.version))];
     writer.gauges("build", "Always 1; the label has the version", [(version, 1.0)])?;
-    let phases = Phase::ALL.map(|phase| {
+    let phases = ServerPhase::ALL.map(|phase| {
         let is = if phase == view.phase() { 1.0 } else { 0.0 };
         (vec![("phase", phase.name().to_owned())], is)
     });
@@ -159,14 +160,17 @@ fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
 
 fn requests(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
     let status = |class: &str| vec![("status", class.to_owned())];
-    let responses =
-        CLASSES.into_iter().zip(counts.responses()).map(|(class, count)| (status(class), count as f64));
+    let responses = STATUS_CLASSES
+        .into_iter()
+        .zip(counts.responses())
+        .map(|(class, count)| (status(class), count as f64));
     writer.counters(
         "requests",
         "Requests that the app got, by the class of their status; none: no response",
         responses,
     )?;
-    let durations = CLASSES.into_iter().zip(&counts.durations).map(|(class, one)| (status(class), one));
+    let durations =
+        STATUS_CLASSES.into_iter().zip(&counts.durations).map(|(class, one)| (status(class), one));
     writer.histograms("request_seconds", "Time in the app", durations)?;
     writer.histograms(
         "queue_seconds",
@@ -224,7 +228,7 @@ fn connections(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
 
 fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
     writer.gauges("workers_wanted", "How many workers there should be", alone(view.master.wanted as f64))?;
-    let states = STATES.map(|state| {
+    let states = WORKER_STATES.map(|state| {
         let count = view.workers.iter().filter(|worker| worker.state() == state).count();
         (vec![("state", state.to_owned())], count as f64)
     });
@@ -263,7 +267,7 @@ fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
     writer.gauges("mold_requests", "How many requests it had answered", alone(requests as f64))
 }
 
-/// The worker of each number. While one replaces another it is the newer one, which comes behind in the view.
+/// The newest worker of each number. While one worker replaces another, the newer one comes later in the view.
 fn named(view: &View) -> impl Iterator<Item = (String, &Worker)> {
     let newer = |nr, at: usize| view.workers[at + 1..].iter().any(|other| other.master.nr == nr);
     let newest = view.workers.iter().enumerate().filter(move |(at, worker)| !newer(worker.master.nr, *at));

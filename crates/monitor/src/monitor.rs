@@ -1,4 +1,4 @@
-//! The monitor's thread, and the master's handle of it.
+//! The thread of the monitor, and the master's handle of it.
 
 use std::any::Any;
 use std::future::{poll_fn, Future};
@@ -21,134 +21,136 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{self, TcpListener, UnixListener};
 use tokio::time::{sleep, timeout, Sleep};
 
-use crate::answer::{Answers, Door};
-use crate::clients::{Clients, MOST_CLIENTS};
-use crate::master::{Exit, MasterState, Notes};
-use crate::place::{listen, Place};
-use crate::settings::Settings;
+use crate::answer::{Answers, Transport};
+use crate::clients::{Clients, MAX_CLIENTS};
+use crate::master::{Exit, MasterState, Published};
+use crate::settings::MonitorSettings;
+use crate::socket_file::{listen, SocketFile};
 use crate::view::Viewer;
 
-/// How long the master waits for the thread to begin, to listen, and to end.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the master waits for the thread to start, to listen, and to end.
+pub const THREAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often to try again where an old master still listens.
-const RETRY: Duration = Duration::from_secs(1);
+/// The pause between tries to listen at an address where an old master still listens.
+const LISTEN_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often, until that is worth a word.
-const RETRIES: u32 = 60;
+/// The number of tries to listen before the log gets a warning.
+const TRIES_BEFORE_WARNING: u32 = 60;
 
-/// How long to let be what cannot accept.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a failed accept(2).
+const ACCEPT_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the answers to those who have connected by the end may take.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// Time for the answers to the clients that have connected before the end.
+const LAST_ANSWERS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Most complaints that wait for the master.
-const COMPLAINTS: usize = 16;
+/// The highest number of warnings that wait for the master.
+const MAX_WARNINGS: usize = 16;
 
 /// The order to listen.
-const LISTEN: [u8; 1] = *b"l";
+const LISTEN_ORDER: [u8; 1] = *b"l";
 
-/// The master's side. Nothing here waits for the thread, but for its begin and its end, and for it to listen.
+/// The master's handle of the thread. Only start, close and listen wait for the thread.
 #[derive(Debug)]
 pub struct Monitor {
-    notes: Arc<Notes>,
+    published: Arc<Published>,
     orders: Option<UnixStream>,
-    /// It has done what it was ordered.
+    /// Gets a message after each order that the thread has carried out.
     done: Receiver<()>,
-    complaints: Receiver<String>,
+    warnings: Receiver<String>,
     thread: Option<JoinHandle<()>>,
     pid: u32,
 }
 
 impl Monitor {
-    /// Starts the thread. It listens once it is told to.
-    pub fn start(settings: Settings, scoreboard: Scoreboard) -> io::Result<Self> {
-        let notes = Arc::<Notes>::default();
+    /// Starts the thread, which does not listen before [`listen`](Self::listen). Fails if the thread cannot start.
+    pub fn start(settings: MonitorSettings, scoreboard: Scoreboard) -> io::Result<Self> {
+        let published = Arc::<Published>::default();
         let settings = Arc::new(settings);
         let (orders, theirs) = UnixStream::pair()?;
         orders.set_nonblocking(true)?;
-        let (complain, complaints) = sync_channel(COMPLAINTS);
-        let (begun, begin) = sync_channel(1);
+        let (warn, warnings) = sync_channel(MAX_WARNINGS);
+        let (started, start) = sync_channel(1);
         let (did, done) = sync_channel(1);
-        let viewer = Viewer::new(Arc::clone(&settings), Arc::clone(&notes), scoreboard);
+        let viewer = Viewer::new(Arc::clone(&settings), Arc::clone(&published), scoreboard);
         let work = move |orders: io::Result<OwnedFd>| {
-            let begun = |result| drop(begun.try_send(result));
+            let started = |result| drop(started.try_send(result));
             let result =
-                catch_unwind(AssertUnwindSafe(|| run(orders, &settings, viewer, &begun, &did, &complain)));
+                catch_unwind(AssertUnwindSafe(|| run(orders, &settings, viewer, &started, &did, &warn)));
             let end = match result {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
                 Err(panic) => message(panic.as_ref()),
             };
-            begun(Err(end.clone()));
-            let _ = complain.try_send(format!("the monitor has ended: {end}"));
+            started(Err(end.clone()));
+            let _ = warn.try_send(format!("the monitor has ended: {end}"));
         };
         let thread = spawn_with_own_descriptors("fastrack monitor", theirs.into(), work)?;
-        if let Ok(Err(text)) = begin.recv_timeout(PATIENCE) {
+        if let Ok(Err(text)) = start.recv_timeout(THREAD_TIMEOUT) {
             return Err(io::Error::other(text));
         }
         Ok(Monitor {
-            notes,
+            published,
             orders: Some(orders),
             done,
-            complaints,
+            warnings,
             thread: Some(thread),
             pid: std::process::id(),
         })
     }
 
-    /// Has it listen at its addresses, and take those over that a file of another master's is at. It has done so when this
-    /// returns, if that is possible: what another master is told next may end that one's monitor.
+    /// Makes the thread listen at its addresses, and replace the socket of another master. Waits for the thread,
+    /// because the caller may end the other master, and its monitor, next.
     pub fn listen(&mut self) {
         if self.order_to_listen() {
-            self.await_listening(PATIENCE);
+            self.await_listening(THREAD_TIMEOUT);
         }
     }
 
-    /// The same in two steps, for who has something else to do meanwhile. False if the thread is gone, which it has said.
+    /// The first step of [`listen`](Self::listen). Returns false if the thread has ended, which a
+    /// [warning](Self::warning) tells.
     pub fn order_to_listen(&mut self) -> bool {
         let _ = self.done.try_recv();
-        self.orders.as_ref().is_some_and(|mut orders| orders.write(&LISTEN).is_ok())
+        self.orders.as_ref().is_some_and(|mut orders| orders.write(&LISTEN_ORDER).is_ok())
     }
 
-    /// Waits until it has done so, or the time is over. Whether there is nothing more to wait for.
+    /// The second step: waits until the thread listens or has ended. Returns false after `time`.
     pub fn await_listening(&mut self, time: Duration) -> bool {
         !matches!(self.done.recv_timeout(time), Err(RecvTimeoutError::Timeout))
     }
 
-    /// Says how things are.
+    /// Publishes the state of the master.
     pub fn publish(&self, state: MasterState) {
-        self.notes.publish(state);
+        self.published.publish(state);
     }
 
-    /// A worker has ended.
+    /// Publishes the end of a worker.
     pub fn exited(&self, exit: Exit) {
-        self.notes.exited(exit);
+        self.published.exited(exit);
     }
 
-    /// What the log should have: each is given once.
-    pub fn complaint(&self) -> Option<String> {
-        self.complaints.try_recv().ok()
+    /// Takes the next warning for the log.
+    pub fn warning(&self) -> Option<String> {
+        self.warnings.try_recv().ok()
     }
 
-    /// Ends it. In a forked process this only closes what that has inherited.
+    /// Ends the thread. In a forked process this only closes the inherited descriptors.
     pub fn close(&mut self) {
         let (Some(thread), Some(orders)) = (self.thread.take(), self.orders.take()) else { return };
         if self.pid != std::process::id() {
-            // A fork does not copy the thread.
+            // A forked process has no such thread to join.
             std::mem::forget(thread);
             return;
         }
-        // A copy of this that some other process has does not matter.
+        // A shutdown reaches the thread even if another process has a copy of the socket.
         let _ = orders.shutdown(Shutdown::Both);
-        if self.has_ended_by(Instant::now() + PATIENCE) {
+        if self.has_ended_by(Instant::now() + THREAD_TIMEOUT) {
             let _ = thread.join();
         }
     }
 
-    /// Waits for the thread's end, which drops the other end of `done`. Not by `thread::sleep`: after each signal nanosleep(2) goes on
-    /// for what was left and the timer's slack, so that signals in a row, which Ruby 3.1 sends its main thread, keep it asleep.
+    /// Waits for the end of the thread, which drops the other end of `done`. Does not use `thread::sleep`: after each
+    /// signal, nanosleep(2) continues for the rest of the time and the timer slack. Ruby 3.1 sends its main thread many
+    /// signals in a row, which would prolong the sleep without end.
     fn has_ended_by(&self, latest: Instant) -> bool {
         loop {
             match self.done.recv_timeout(latest.saturating_duration_since(Instant::now())) {
@@ -173,43 +175,43 @@ fn message(panic: &(dyn Any + Send)) -> String {
 
 fn run(
     orders: io::Result<OwnedFd>,
-    settings: &Arc<Settings>,
+    settings: &Arc<MonitorSettings>,
     viewer: Viewer,
-    begun: &impl Fn(Result<(), String>),
+    started: &impl Fn(Result<(), String>),
     done: &SyncSender<()>,
-    complaints: &SyncSender<String>,
+    warnings: &SyncSender<String>,
 ) -> io::Result<()> {
     let orders = UnixStream::from(orders?);
     orders.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     runtime.block_on(async {
         let orders = net::UnixStream::from_std(orders)?;
-        begun(Ok(()));
+        started(Ok(()));
         let answers = Arc::new(Answers::new(viewer, settings.token.clone()));
         let mut clients = Clients::new(answers);
-        let mut doors = Doors {
+        let mut listeners = Listeners {
             orders,
             settings: Arc::clone(settings),
             unix: None,
             tcp: None,
             retry: None,
             tries: 0,
-            said: Vec::new(),
+            last_warnings: Vec::new(),
         };
         loop {
-            match doors.next().await {
+            match listeners.next().await {
                 Event::Listen => {
-                    doors.open(complaints);
+                    listeners.open(warnings);
                     let _ = done.try_send(());
                 }
                 Event::Unix(stream) => {
-                    let door = Door::of_user(&stream);
-                    clients.add(stream, door).await;
+                    let transport = Transport::of_user(&stream);
+                    clients.add(stream, transport).await;
                 }
-                Event::Tcp(stream, door) => clients.add(stream, door).await,
-                Event::Failure => sleep(PAUSE).await,
+                Event::Tcp(stream, transport) => clients.add(stream, transport).await,
+                Event::Failure => sleep(ACCEPT_FAILURE_PAUSE).await,
                 Event::End => {
-                    doors.drain(&mut clients).await;
+                    listeners.drain(&mut clients).await;
                     return Ok(());
                 }
             }
@@ -220,49 +222,49 @@ fn run(
 enum Event {
     Listen,
     Unix(net::UnixStream),
-    Tcp(net::TcpStream, Door),
+    Tcp(net::TcpStream, Transport),
     Failure,
     End,
 }
 
-/// Where clients and orders come from.
-struct Doors {
+/// The sources of clients and orders.
+struct Listeners {
     orders: net::UnixStream,
-    settings: Arc<Settings>,
-    unix: Option<(Place, UnixListener)>,
+    settings: Arc<MonitorSettings>,
+    unix: Option<(SocketFile, UnixListener)>,
     tcp: Option<TcpListener>,
     retry: Option<Pin<Box<Sleep>>>,
     tries: u32,
-    /// What was wrong the last time.
-    said: Vec<String>,
+    /// The warnings of the last try to listen.
+    last_warnings: Vec<String>,
 }
 
-impl Doors {
-    fn open(&mut self, complaints: &SyncSender<String>) {
-        let mut wrong = Vec::new();
-        let mut complain =
-            |place: String, error: io::Error| wrong.push(format!("no monitor at {place}: {error}"));
+impl Listeners {
+    fn open(&mut self, warnings: &SyncSender<String>) {
+        let mut found = Vec::new();
+        let mut warn =
+            |address: String, error: io::Error| found.push(format!("no monitor at {address}: {error}"));
         let settings = Arc::clone(&self.settings);
         if let Some(path) = &settings.path {
-            self.open_unix(path).unwrap_or_else(|error| complain(path.display().to_string(), error));
+            self.open_unix(path).unwrap_or_else(|error| warn(path.display().to_string(), error));
         }
         if let Some(address) = settings.listen {
-            self.open_tcp(address).unwrap_or_else(|error| complain(address.to_string(), error));
+            self.open_tcp(address).unwrap_or_else(|error| warn(address.to_string(), error));
         }
-        // It is tried again and again: what stays wrong is one line.
-        for text in wrong.iter().filter(|text| !self.said.contains(text)) {
-            let _ = complaints.try_send(text.clone());
+        // Each retry finds the same problems, which are logged once.
+        for text in found.iter().filter(|text| !self.last_warnings.contains(text)) {
+            let _ = warnings.try_send(text.clone());
         }
-        self.said = wrong;
+        self.last_warnings = found;
     }
 
     fn open_unix(&mut self, path: &Path) -> io::Result<()> {
-        if self.unix.as_ref().is_some_and(|(place, _)| place.is_ours()) {
+        if self.unix.as_ref().is_some_and(|(file, _)| file.is_ours()) {
             return Ok(());
         }
         self.unix = None;
-        let (place, listener) = Place::take(path, self.settings.user.as_ref(), self.settings.patient)?;
-        self.unix = Some((place, UnixListener::from_std(listener)?));
+        let (file, listener) = SocketFile::create(path, self.settings.user.as_ref(), self.settings.replaces)?;
+        self.unix = Some((file, UnixListener::from_std(listener)?));
         Ok(())
     }
 
@@ -273,11 +275,11 @@ impl Doors {
         }
         match listen(address).and_then(TcpListener::from_std) {
             Ok(listener) => self.tcp = Some(listener),
-            // An old master's monitor ends with that.
+            // The monitor of an old master ends with that master.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                self.retry = Some(Box::pin(sleep(RETRY)));
+                self.retry = Some(Box::pin(sleep(LISTEN_RETRY_INTERVAL)));
                 self.tries += 1;
-                if self.tries == if self.settings.patient { RETRIES } else { 1 } {
+                if self.tries == if self.settings.replaces { TRIES_BEFORE_WARNING } else { 1 } {
                     return Err(error);
                 }
             }
@@ -294,7 +296,7 @@ impl Doors {
         let mut space = [0; 1];
         let mut order = ReadBuf::new(&mut space);
         if let Poll::Ready(read) = Pin::new(&mut self.orders).poll_read(context, &mut order) {
-            return Poll::Ready(if read.is_ok() && order.filled() == LISTEN {
+            return Poll::Ready(if read.is_ok() && order.filled() == LISTEN_ORDER {
                 Event::Listen
             } else {
                 Event::End
@@ -306,21 +308,22 @@ impl Doors {
         self.poll_clients(context)
     }
 
-    /// Those that have connected are served: after USR2 they may have found the old master's socket a moment ago.
+    /// Serves the clients that have connected already: after USR2 a client may have connected to the old master's
+    /// socket.
     async fn drain(mut self, clients: &mut Clients) {
-        // For the runtime to look who is there.
+        // Lets the runtime poll the listeners.
         sleep(Duration::from_millis(1)).await;
-        for _ in 0..MOST_CLIENTS {
+        for _ in 0..MAX_CLIENTS {
             match poll_fn(|context| Poll::Ready(self.poll_clients(context))).await {
                 Poll::Ready(Event::Unix(stream)) => {
-                    let door = Door::of_user(&stream);
-                    clients.add(stream, door).await;
+                    let transport = Transport::of_user(&stream);
+                    clients.add(stream, transport).await;
                 }
-                Poll::Ready(Event::Tcp(stream, door)) => clients.add(stream, door).await,
+                Poll::Ready(Event::Tcp(stream, transport)) => clients.add(stream, transport).await,
                 _ => break,
             }
         }
-        let _ = timeout(LAST_ANSWERS, clients.answered()).await;
+        let _ = timeout(LAST_ANSWERS_TIMEOUT, clients.answered()).await;
     }
 
     fn poll_clients(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -330,8 +333,8 @@ impl Doors {
             return Poll::Ready(accepted.map_or(Event::Failure, |(stream, _)| Event::Unix(stream)));
         }
         if let Some(Poll::Ready(accepted)) = self.tcp.as_ref().map(|listener| listener.poll_accept(context)) {
-            let event =
-                accepted.map_or(Event::Failure, |(stream, from)| Event::Tcp(stream, Door::of(from.ip())));
+            let event = accepted
+                .map_or(Event::Failure, |(stream, from)| Event::Tcp(stream, Transport::of(from.ip())));
             return Poll::Ready(event);
         }
         Poll::Pending

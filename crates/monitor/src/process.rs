@@ -1,4 +1,4 @@
-//! What proc(5) says about processes.
+//! Figures of processes, from proc(5).
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,22 +6,22 @@ use std::fs;
 use fastrack_engine::Memory;
 use fastrack_sys::{monotonic_micros, page_size, ProcStat};
 
-/// What a process uses, in bytes and seconds.
+/// The memory and CPU time of a process, in bytes and seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     pub cpu_seconds: f64,
     pub resident: u64,
-    /// None if the kernel does not tell.
+    /// None if the kernel does not report it.
     pub memory: Option<Memory>,
 }
 
-/// proc(5) gives CPU time in hundredths of a second on all that Linux runs on today (USER_HZ).
-const TICKS: f64 = 100.0;
+/// Units of CPU time in proc(5) per second (USER_HZ): 100 on all platforms of Linux today.
+const USER_HZ: f64 = 100.0;
 
-/// None if there is no such process, or it has ended and is not reaped.
+/// None if there is no such process, or if it has ended and was not reaped.
 pub fn usage(pid: u32) -> Option<Usage> {
     let stat = ProcStat::of_process(pid).filter(|stat| !stat.has_ended())?;
-    let cpu_seconds = (stat.number(14)? + stat.number(15)?) as f64 / TICKS;
+    let cpu_seconds = (stat.number(14)? + stat.number(15)?) as f64 / USER_HZ;
     Some(Usage { cpu_seconds, resident: stat.number(24)? * page_size(), memory: None })
 }
 
@@ -40,7 +40,7 @@ pub fn own_cpu_seconds() -> Option<f64> {
     Some(text.split_ascii_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }
 
-/// Connections that found a full backlog, of all listeners of this network namespace.
+/// The number of connections that found a full backlog, over all listeners of this network namespace.
 pub fn listen_overflows() -> Option<u64> {
     let text = fs::read_to_string("/proc/thread-self/net/netstat").ok()?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:"));
@@ -49,27 +49,30 @@ pub fn listen_overflows() -> Option<u64> {
     pairs.find(|(name, _)| *name == "ListenOverflows")?.1.parse().ok()
 }
 
-/// The memory of processes. The kernel walks through all of a process's pages to tell, which takes milliseconds: so each
-/// is asked for seldom enough that all of them together take 1/2000 of a core.
+/// The last known memory of processes. A reading takes milliseconds, because the kernel walks through all pages of the
+/// process. So processes are read in turn, and all readings together take 1 / [`COST_RATIO`] of a core.
 #[derive(Debug, Default)]
-pub struct MemoryBook {
+pub struct PssCache {
+    /// By pid: the time of the reading, in microseconds of the monotonic clock, and its result.
     known: HashMap<u32, (u64, Option<Memory>)>,
+    /// The earliest time of the next reading.
     not_before: u64,
 }
 
-const REST: u64 = 2000;
+/// After a reading, the next one waits for this many times its duration.
+const COST_RATIO: u64 = 2000;
 
-/// In microseconds: what may be spent on processes that are new, at one time.
-const FIRST: u64 = 20_000;
+/// Time for the first readings of new processes in one call, in microseconds.
+const FIRST_BUDGET: u64 = 20_000;
 
-impl MemoryBook {
-    /// Of each of these processes, what was last seen.
-    pub fn of(&mut self, pids: &[u32]) -> Vec<Option<Memory>> {
+impl PssCache {
+    /// Returns the last known memory of each of these processes.
+    pub fn get(&mut self, pids: &[u32]) -> Vec<Option<Memory>> {
         self.known.retain(|pid, _| pids.contains(pid));
         let start = monotonic_micros();
         let new = pids.iter().filter(|pid| !self.known.contains_key(pid)).copied().collect::<Vec<_>>();
         for pid in new {
-            if monotonic_micros() - start < FIRST {
+            if monotonic_micros() - start < FIRST_BUDGET {
                 self.read(pid);
             }
         }
@@ -87,7 +90,7 @@ impl MemoryBook {
         let memory = memory(pid);
         let now = monotonic_micros();
         self.known.insert(pid, (now, memory));
-        self.not_before = self.not_before.max(now) + (now - before) * REST;
+        self.not_before = self.not_before.max(now) + (now - before) * COST_RATIO;
     }
 }
 
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_reads_what_this_process_uses() {
+    fn the_usage_of_this_process_is_read() {
         let pid = std::process::id();
         let usage = usage(pid).expect("this process");
         let memory = memory(pid).expect("its memory");
@@ -106,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn it_asks_for_memory_once_and_then_seldom() {
+    fn memory_is_read_once_and_then_seldom() {
         let pid = std::process::id();
-        let mut book = MemoryBook::default();
-        let first = book.of(&[pid, u32::MAX]);
+        let mut cache = PssCache::default();
+        let first = cache.get(&[pid, u32::MAX]);
         assert!(first[0].is_some() && first[1].is_none());
-        let known = book.known[&pid].0;
-        assert_eq!(book.of(&[pid]), vec![first[0]]);
-        assert_eq!((book.known[&pid].0, book.known.len()), (known, 1));
+        let known = cache.known[&pid].0;
+        assert_eq!(cache.get(&[pid]), vec![first[0]]);
+        assert_eq!((cache.known[&pid].0, cache.known.len()), (known, 1));
     }
 }

@@ -1,31 +1,31 @@
-//! What the monitor is told at its start.
+//! The settings of the monitor.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use fastrack_sys::AppUser;
 
-/// What does not change.
+/// The settings of a monitor, fixed at its start.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where to have a unix socket.
+pub struct MonitorSettings {
+    /// The path of the unix socket; None for no unix socket.
     pub path: Option<PathBuf>,
-    /// The app's user, in a master of root's: the socket may be in a folder of that user's.
+    /// The app's user, if the master is root's: the socket may be in a directory of that user.
     pub user: Option<AppUser>,
-    /// An address to listen on, for whoever knows the token.
+    /// The TCP address, for clients with the token; None for no TCP.
     pub listen: Option<SocketAddr>,
-    /// What its clients have to know.
+    /// The token of TCP clients.
     pub token: Option<String>,
-    /// The server's.
+    /// The version of the server.
     pub version: String,
-    /// Which Ruby it runs on.
+    /// The version of Ruby.
     pub ruby: String,
-    /// The machine's or container's name.
+    /// The name of the machine or container.
     pub host: String,
-    /// Requests that a worker may have in the app at once.
+    /// The number of requests that a worker may have in the app at once.
     pub threads: usize,
-    /// In seconds of the monotonic clock.
+    /// The start of this master, in seconds of the monotonic clock.
     pub started_at: f64,
-    /// Whether an old master may still be there, which this one replaces.
-    pub patient: bool,
+    /// Whether this master replaces an old one, which may still listen at the addresses.
+    pub replaces: bool,
 }

@@ -7,7 +7,7 @@ use serde_json::{json, Value};
 
 use crate::master::Order;
 use crate::process::Usage;
-use crate::view::{states, View, Worker, CLASSES};
+use crate::view::{states, View, Worker, STATUS_CLASSES};
 
 /// For `/status.json`, the page and `fastrack status`.
 pub fn json(view: &View) -> Value {
@@ -82,7 +82,7 @@ fn worker(worker: &Worker, now: f64) -> Value {
     with(usage(worker.usage), more)
 }
 
-/// One object of two.
+/// Merges two objects.
 fn with(mut value: Value, more: Value) -> Value {
     if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
         value.extend(more);
@@ -90,7 +90,7 @@ fn with(mut value: Value, more: Value) -> Value {
     value
 }
 
-/// Of all statuses together.
+/// The durations of all status classes together.
 fn all_durations(counts: &Counts) -> Histogram {
     let mut all = Histogram::default();
     counts.durations.iter().for_each(|one| all.add(one));
@@ -98,14 +98,14 @@ fn all_durations(counts: &Counts) -> Histogram {
 }
 
 fn responses(counts: &Counts) -> Value {
-    CLASSES
+    STATUS_CLASSES
         .into_iter()
         .zip(counts.responses())
         .map(|(class, count)| (class.to_owned(), Value::from(count)))
         .collect()
 }
 
-/// Each bucket has its upper bound in seconds, None for the last, and how many are in it and in those before.
+/// Each bucket has its upper bound in seconds (None for the last one) and the cumulative count.
 fn histogram(histogram: &Histogram) -> Value {
     let bounds = BUCKETS.into_iter().map(|millis| Some(millis as f64 / 1000.0)).chain([None]);
     let counts = histogram.buckets.iter().scan(0, |up_to, count| {
@@ -130,7 +130,7 @@ fn usage(usage: Option<Usage>) -> Value {
     })
 }
 
-/// To milliseconds.
+/// Rounds to milliseconds.
 fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }

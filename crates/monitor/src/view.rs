@@ -1,4 +1,4 @@
-//! All that is known, at one moment.
+//! All figures of the server at one moment.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use fastrack_engine::{Cause, Connections, Counts, Entry, Scoreboard, State};
 use fastrack_sys::monotonic_micros;
 
 use crate::backlog::backlogs;
-use crate::master::{Exit, ListenerInfo, MasterState, Notes, Phase, WorkerPhase, WorkerState};
-use crate::process::{listen_overflows, own_cpu_seconds, usage, MemoryBook, Usage};
-use crate::settings::Settings;
+use crate::master::{Exit, ListenerInfo, MasterState, Published, ServerPhase, WorkerPhase, WorkerState};
+use crate::process::{listen_overflows, own_cpu_seconds, usage, PssCache, Usage};
+use crate::settings::MonitorSettings;
 
-/// How long a view counts, in microseconds: whoever asks more often gets the same.
-const LASTS: u64 = 100_000;
+/// How long a view is reused, in microseconds.
+const VIEW_LIFETIME: u64 = 100_000;
 
-/// Names of the classes of statuses; the first is of requests without one.
-pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+/// The names of the status classes, in the order of [`Counts::responses`]. The first is for requests without a status.
+pub const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The connections, by what they wait for.
+/// The numbers of connections, by state.
 pub fn states(connections: &Connections) -> [(&'static str, u64); 5] {
     let Connections { idle, reading, waiting, in_app, writing } = *connections;
     [("idle", idle), ("reading", reading), ("waiting", waiting), ("in_app", in_app), ("writing", writing)]
@@ -28,18 +28,18 @@ pub fn states(connections: &Connections) -> [(&'static str, u64); 5] {
 pub struct Worker {
     pub master: WorkerState,
     pub entry: Option<Entry>,
-    /// Requests that the application is answering.
+    /// The number of requests in the application.
     pub in_app: Option<u64>,
-    /// Requests of all workers that have had its number.
+    /// The number of requests of all workers with the same number, past and present.
     pub slot_requests: Option<u64>,
-    /// Milliseconds that its threads have been in the application, all together.
+    /// The time that all threads have spent in the application, in milliseconds.
     pub busy: Option<u64>,
-    /// None if its process has ended.
+    /// None if the process has ended.
     pub usage: Option<Usage>,
 }
 
 impl Worker {
-    /// One word for what it does.
+    /// The state of the worker in one word.
     pub fn state(&self) -> &'static str {
         let serving = self.entry.as_ref().is_some_and(|entry| entry.state != State::Waiting);
         match self.master.phase {
@@ -51,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// The request that it answers: method and path; and its seconds.
+    /// The request in progress: method and path, and its duration in seconds.
     pub fn request(&self, now: f64) -> Option<(String, f64)> {
         let entry = self.entry.as_ref().filter(|entry| entry.state != State::Waiting)?;
         let path = entry.line.escape_ascii().to_string();
@@ -64,87 +64,87 @@ impl Worker {
 pub struct View {
     /// In seconds of the monotonic clock.
     pub now: f64,
-    pub settings: Arc<Settings>,
+    pub settings: Arc<MonitorSettings>,
     pub master: MasterState,
-    /// The last one first.
+    /// The last exits, newest first.
     pub exits: VecDeque<Exit>,
     pub counts: Counts,
     pub restarts: Vec<(Cause, u64)>,
     pub workers: Vec<Worker>,
-    /// The master's process: the monitor is part of it.
+    /// The usage of the master's process, which includes the monitor.
     pub usage: Option<Usage>,
-    /// The mold's process; None if there is none.
+    /// The usage of the mold; None without a mold.
     pub mold: Option<Usage>,
-    /// With the connections that wait there.
+    /// Each listener with the number of waiting connections.
     pub listeners: Vec<(ListenerInfo, Option<u32>)>,
     pub overflows: Option<u64>,
     pub own_cpu_seconds: Option<f64>,
 }
 
 impl View {
-    /// What the server is at, as each answer says it.
-    pub fn phase(&self) -> Phase {
+    /// The phase of the server. `Down` if the master serves but no worker is ready.
+    pub fn phase(&self) -> ServerPhase {
         match self.master.phase {
-            Phase::Serving if self.ready() == 0 => Phase::Down,
+            ServerPhase::Serving if self.ready() == 0 => ServerPhase::Down,
             phase => phase,
         }
     }
 
-    /// Whether clients are served, and are to come.
+    /// Whether the server is ready for new clients.
     pub fn serves(&self) -> bool {
-        self.ready() > 0 && !matches!(self.master.phase, Phase::Draining | Phase::Stopping)
+        self.ready() > 0 && !matches!(self.master.phase, ServerPhase::Draining | ServerPhase::Stopping)
     }
 
-    /// Workers that serve, whether idle or busy.
+    /// The number of serving workers, idle or busy.
     pub fn ready(&self) -> usize {
         self.workers.iter().filter(|worker| matches!(worker.state(), "idle" | "busy")).count()
     }
 }
 
-/// Where views come from.
+/// Makes views.
 #[derive(Debug)]
 pub struct Viewer {
-    settings: Arc<Settings>,
-    notes: Arc<Notes>,
+    settings: Arc<MonitorSettings>,
+    published: Arc<Published>,
     scoreboard: Scoreboard,
-    last: Mutex<(u64, MemoryBook, Option<Arc<View>>)>,
+    last: Mutex<(u64, PssCache, Option<Arc<View>>)>,
 }
 
 impl Viewer {
-    pub fn new(settings: Arc<Settings>, notes: Arc<Notes>, scoreboard: Scoreboard) -> Self {
-        Viewer { settings, notes, scoreboard, last: Mutex::default() }
+    pub fn new(settings: Arc<MonitorSettings>, published: Arc<Published>, scoreboard: Scoreboard) -> Self {
+        Viewer { settings, published, scoreboard, last: Mutex::default() }
     }
 
-    /// The number of the last order that the master has told of; 0: it has had none.
+    /// The number of the last order that the master has published; 0 without an order.
     pub fn last_order(&self) -> u64 {
-        self.notes.read().0.orders.last().map_or(0, |order| order.number)
+        self.published.read().0.orders.last().map_or(0, |order| order.number)
     }
 
-    /// The present, or what it was a moment ago.
+    /// The present view, or one that is younger than [`VIEW_LIFETIME`].
     pub fn view(&self) -> Arc<View> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = monotonic_micros();
-        let (until, book, kept) = &mut *last;
+        let (until, memories, kept) = &mut *last;
         match kept {
             Some(view) if now < *until => Arc::clone(view),
             _ => {
-                let view = Arc::new(self.look(now, book));
-                *until = now + LASTS;
+                let view = Arc::new(self.look(now, memories));
+                *until = now + VIEW_LIFETIME;
                 *kept = Some(Arc::clone(&view));
                 view
             }
         }
     }
 
-    fn look(&self, now: u64, book: &mut MemoryBook) -> View {
-        let (master, exits) = self.notes.read();
+    fn look(&self, now: u64, memories: &mut PssCache) -> View {
+        let (master, exits) = self.published.read();
         let own = std::process::id();
         let pids: Vec<u32> = [own]
             .into_iter()
             .chain(master.mold.map(|mold| mold.pid))
             .chain(master.workers.iter().map(|worker| worker.pid))
             .collect();
-        let memory = book.of(&pids);
+        let memory = memories.get(&pids);
         let mut usages = pids.iter().zip(memory).map(|(pid, memory)| Some(Usage { memory, ..usage(*pid)? }));
         let usage = usages.next().flatten();
         let mold = master.mold.and_then(|mold| {
@@ -157,19 +157,19 @@ impl Viewer {
         let by_number = self.scoreboard.requests_by_number();
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
             let entry = entry(worker);
-            // Of another user's process the kernel may not tell.
-            let said = entry.as_ref().and_then(|entry| entry.memory);
+            // The kernel may hide the memory of another user's process. The worker reports its own.
+            let reported = entry.as_ref().and_then(|entry| entry.memory);
             Worker {
                 master: worker.clone(),
                 in_app: in_app(worker),
                 slot_requests: by_number.get(worker.nr).copied(),
                 busy: busy(worker),
-                usage: usage.map(|usage| Usage { memory: usage.memory.or(said), ..usage }),
+                usage: usage.map(|usage| Usage { memory: usage.memory.or(reported), ..usage }),
                 entry,
             }
         });
         let mut workers: Vec<_> = workers.collect();
-        // The older one of two that have a number while one replaces the other comes first.
+        // Two workers have the same number while one replaces the other. The older one comes first.
         workers.sort_by(|one, other| {
             let (one, other) = (&one.master, &other.master);
             one.nr.cmp(&other.nr).then(one.spawned_at.total_cmp(&other.spawned_at))

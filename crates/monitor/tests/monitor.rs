@@ -9,7 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use fastrack_engine::{Scoreboard, WorkerId};
-use fastrack_monitor::{MasterState, MoldState, Monitor, Order, Phase, Settings, WorkerPhase, WorkerState};
+use fastrack_monitor::{
+    MasterState, MoldState, Monitor, MonitorSettings, Order, ServerPhase, WorkerPhase, WorkerState,
+};
 use patience::{eventually, patience};
 
 #[path = "../../sys/tests/patience/mod.rs"]
@@ -19,9 +21,9 @@ fn start(path: &Path, scoreboard: &Scoreboard) -> Monitor {
     start_beside(path, scoreboard, false)
 }
 
-/// If it `replaces` another server, that may still have its socket there.
+/// `replaces`: another server may still listen at the path.
 fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor {
-    let settings = Settings {
+    let settings = MonitorSettings {
         path: Some(path.to_owned()),
         user: None,
         listen: None,
@@ -31,7 +33,7 @@ fn start_beside(path: &Path, scoreboard: &Scoreboard, replaces: bool) -> Monitor
         host: "web-1".into(),
         threads: 1,
         started_at: 0.0,
-        patient: replaces,
+        replaces,
     };
     let mut monitor = Monitor::start(settings, scoreboard.clone()).expect("a monitor");
     monitor.listen();
@@ -78,7 +80,7 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
         slot,
     };
     monitor.publish(MasterState {
-        phase: Phase::Serving,
+        phase: ServerPhase::Serving,
         generation: 3,
         wanted: 1,
         stop_seconds: 30.0,
@@ -129,7 +131,7 @@ fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
     assert!(found.file_type().is_socket());
     assert_eq!(found.permissions().mode() & 0o777, 0o600);
     let stranger = start(&path, &scoreboard);
-    let text = eventually(|| stranger.complaint());
+    let text = eventually(|| stranger.warning());
     assert!(text.contains("another process listens there"), "{text}");
     let ours = |found: &fs::Metadata| std::os::unix::fs::MetadataExt::ino(found);
     assert!(fs::metadata(&path).is_ok_and(|later| ours(&later) == ours(&found)));
@@ -142,25 +144,25 @@ fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
 }
 
 #[test]
-fn a_place_that_cannot_be_had_is_complained_of_and_nothing_more() {
+fn an_address_that_cannot_be_used_is_a_warning_and_nothing_more() {
     let dir = tempfile::tempdir().expect("a directory");
     let scoreboard = Scoreboard::new().expect("memory");
     let mut monitor = start(&dir.path().join("nowhere/control"), &scoreboard);
-    let text = eventually(|| monitor.complaint());
+    let text = eventually(|| monitor.warning());
     assert!(text.starts_with("no monitor at ") && text.contains("No such file"), "{text}");
-    // The same again is no news.
+    // The same warning is not repeated.
     monitor.listen();
     fs::create_dir(dir.path().join("made")).expect("a directory");
     fs::write(dir.path().join("made/control"), "").expect("a file");
     fs::rename(dir.path().join("made"), dir.path().join("nowhere")).expect("a name");
     let text = eventually(|| {
         monitor.listen();
-        monitor.complaint()
+        monitor.warning()
     });
     assert!(text.contains("not a socket"), "{text}");
-    assert_eq!(monitor.complaint(), None);
+    assert_eq!(monitor.warning(), None);
     let long = start(&dir.path().join("x".repeat(100)), &scoreboard);
-    let text = eventually(|| long.complaint());
+    let text = eventually(|| long.warning());
     assert!(text.contains("bytes too long for a socket"), "{text}");
 }
 
@@ -224,7 +226,7 @@ fn all_answers_agree_that_a_server_without_a_ready_worker_serves_nobody() {
         slot: None,
     };
     monitor.publish(MasterState {
-        phase: Phase::Serving,
+        phase: ServerPhase::Serving,
         wanted: 1,
         workers: [worker].into(),
         orders: [order(7)].into(),
@@ -245,7 +247,7 @@ fn all_answers_agree_that_a_server_without_a_ready_worker_serves_nobody() {
     );
     let page = ask(&path, "GET /metrics").expect("an answer");
     assert!(page.contains("\nfastrack_phase{phase=\"down\"} 1.0\n"), "{page}");
-    // By default that signal does nothing. The answer names the last order before it.
+    // The default action of this signal is to do nothing. The answer names the last order before the signal.
     let sent = ask(&path, "POST /refork").expect("an answer");
     let expected = format!(r#"{{"after":7,"pid":{},"sent":"URG"}}"#, std::process::id());
     assert!(sent.starts_with("HTTP/1.1 202 ") && sent.trim_end().ends_with(&expected), "{sent}");

@@ -1,8 +1,8 @@
-//! Files of a master that root runs, in folders that the user of its app may write to.
+//! Files of a root master in directories that the app's user may write to.
 //!
-//! That user may put a link, a FIFO or another file in the place of a log, a pid file or a socket. So root acts there with the
-//! user's ids, and the kernel decides: what the user may not open, root does not open for him. Root acts as root only where all
-//! folders on the way are root's own and the user may write to none of them.
+//! The app's user could replace a log, a pid file or a socket by a link, a FIFO or another file. So the master acts in
+//! such directories with the user's ids, and the kernel refuses files that the user may not open. The master acts as
+//! root only if root owns all directories of the path and the user may write to none of them.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ mod linux;
 
 pub use access::Access;
 
-/// The user that workers run as, with the ids that the kernel compares (credentials(7)).
+/// The user that workers run as, with the ids that the kernel checks (credentials(7)).
 #[derive(Clone, Debug)]
 pub struct AppUser {
     #[cfg(target_os = "linux")]
@@ -21,39 +21,39 @@ pub struct AppUser {
 }
 
 impl AppUser {
-    /// Looks up the user's groups (getgrouplist(3)), as initgroups(3) does in a worker.
+    /// Looks up the groups of the user (getgrouplist(3)), as initgroups(3) does in a worker.
     ///
     /// # Errors
-    /// Those of getgrouplist(3).
+    /// The errors of getgrouplist(3).
     #[cfg(target_os = "linux")]
     pub fn new(name: &str, uid: u32, gid: u32) -> io::Result<Self> {
         Ok(AppUser { ids: linux::Ids::new(name, uid, gid)? })
     }
 
-    /// Finds out as whom to act on a file, which need not exist.
+    /// Decides as which user to act on a file, which need not exist.
     ///
     /// # Arguments
-    /// * `path`: absolute.
-    /// * `follow`: whether the file itself may be a link of root's.
+    /// * `path`: an absolute path.
+    /// * `follow`: whether the file itself may be a link that root owns.
     ///
     /// # Errors
-    /// Those of lstat(2), for a folder that is missing; ELOOP.
+    /// The errors of lstat(2) for a missing directory; ELOOP.
     #[cfg(target_os = "linux")]
     pub fn access(&self, path: &Path, follow: bool) -> io::Result<Access> {
         linux::access(&self.ids, path, follow)
     }
 
-    /// Calls `work` with the user's effective ids, on this thread alone: the other threads of the process stay root's. The process
-    /// ends (abort(3)) if root's ids cannot be had back.
+    /// Calls `work` with the effective ids of the user, on this thread alone. Aborts the process (abort(3)) if the ids
+    /// of root cannot be restored.
     ///
     /// # Errors
-    /// EPERM without CAP_SETUID and CAP_SETGID; `work` is not called then.
+    /// EPERM without CAP_SETUID and CAP_SETGID. `work` is not called in that case.
     #[cfg(target_os = "linux")]
     pub fn act<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
         self.ids.act(work)
     }
 
-    /// Without Linux's ids for each thread, root acts as root.
+    /// Other systems than Linux have no ids per thread, so root acts as root.
     ///
     /// # Errors
     /// None.

@@ -2,7 +2,7 @@
 
 use nix::time::{clock_getres, clock_gettime, ClockId};
 
-// Linux updates the coarse clocks every tick (1 to 10 ms). That is exact enough for a Date and for timeouts.
+// Linux updates the coarse clocks every tick (1 to 10 ms), which is exact enough for Date fields and timeouts.
 #[cfg(not(portable))]
 const WALL: ClockId = ClockId::CLOCK_REALTIME_COARSE;
 #[cfg(not(portable))]
@@ -17,7 +17,7 @@ pub fn epoch_seconds() -> u64 {
     clock_gettime(WALL).ok().and_then(|now| u64::try_from(now.tv_sec()).ok()).unwrap_or(0)
 }
 
-/// Milliseconds since 1970, as exact as the clock for seconds.
+/// Milliseconds since 1970, by the coarse clock.
 pub fn epoch_millis() -> u64 {
     clock_gettime(WALL).map_or(0, micros) / 1000
 }
@@ -27,10 +27,10 @@ pub fn epoch_micros() -> u64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, micros)
 }
 
-/// Milliseconds on the monotonic clock, for deadlines.
+/// Milliseconds on the monotonic clock, by the coarse clock: for deadlines.
 pub fn monotonic_millis() -> u64 {
     let Ok(now) = clock_gettime(STEADY) else { return 0 };
-    // Neither is ever negative; less than 10^9 nanoseconds fit into 32 bits.
+    // Both numbers are never negative, and less than 10^9 nanoseconds fit into 32 bits.
     (now.tv_sec() as u64).wrapping_mul(1000).wrapping_add(u64::from(now.tv_nsec() as u32 / 1_000_000))
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use crate::patience::eventually;
 
     #[test]
-    fn the_clock_for_deadlines_goes_on_by_a_tick() {
+    fn the_clock_for_deadlines_advances_by_a_tick() {
         let mut last = monotonic_millis();
         let mut step = || loop {
             let now = monotonic_millis();
@@ -71,10 +71,10 @@ mod tests {
             }
         };
         let tick = u64::from(tick_millis());
-        // The first is not a whole one.
+        // The first step is shorter than a tick.
         step();
         for _ in 0..19 {
-            // Whoever has no processor misses some. Milliseconds are cut off.
+            // A thread without a processor misses ticks, and milliseconds are rounded down.
             eventually(|| {
                 Some(step()).filter(|millis| *millis <= tick).inspect(|it| assert!(it + 1 >= tick))
             });

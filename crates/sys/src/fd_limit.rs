@@ -1,4 +1,4 @@
-//! How many descriptors the process may have, and how long its files may get.
+//! Limits of descriptors and of the size of files.
 
 use std::fs::File;
 use std::io;
@@ -7,17 +7,17 @@ use std::os::fd::RawFd;
 use nix::libc;
 use rustix::process::{getrlimit, Resource};
 
-/// How many descriptors this process may have open: RLIMIT_NOFILE, the soft limit.
+/// The number of descriptors that this process may have open: the soft limit RLIMIT_NOFILE.
 pub fn fd_limit() -> usize {
     to_usize(getrlimit(Resource::Nofile).current)
 }
 
-/// How many it may allow itself: RLIMIT_NOFILE, the hard limit.
+/// The highest value of [`fd_limit`] that this process may set: the hard limit RLIMIT_NOFILE.
 pub fn max_fd_limit() -> usize {
     to_usize(getrlimit(Resource::Nofile).maximum)
 }
 
-/// How long a file may get that this process writes, in bytes: RLIMIT_FSIZE, the soft limit.
+/// The longest file that this process may write, in bytes: the soft limit RLIMIT_FSIZE.
 pub fn file_size_limit() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -26,11 +26,11 @@ fn to_usize(limit: Option<u64>) -> usize {
     limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }
 
-/// Whether this process can have three more descriptors, if no other thread takes them first. Not whether the system has
-/// room for as many more files: who receives a descriptor needs none.
+/// Whether this process has room for three more descriptors, unless another thread opens files first. Says nothing
+/// about the limit of the system, because a received descriptor is no new open file.
 pub fn has_free_fds() -> bool {
-    // The kernel assigns the lowest free number (open(2)), so as long as the highest are free, there is room. Asking takes
-    // one system call; trying takes six.
+    // The kernel assigns the lowest free number (open(2)), so there is room while the highest numbers are free. This
+    // check takes one system call; opening and closing three files takes six.
     let limit = RawFd::try_from(fd_limit()).unwrap_or(RawFd::MAX);
     let mut last =
         [1, 2, 3].map(|back| libc::pollfd { fd: limit.saturating_sub(back), events: 0, revents: 0 });
@@ -49,8 +49,8 @@ pub fn is_out_of_fds(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EMFILE)
 }
 
-/// Whether a call failed because the whole system, or this user, lacks something that there will be again: memory, files,
-/// or what epoll(7) may watch.
+/// Whether a call failed for a temporary shortage of the system or of this user: of memory, open files, or epoll
+/// watches.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::ENFILE | libc::ENOBUFS | libc::ENOSPC))
 }

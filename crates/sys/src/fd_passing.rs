@@ -21,11 +21,11 @@ mod portable;
 #[cfg(portable)]
 use portable as backend;
 
-/// The most descriptors in one message.
+/// The highest number of descriptors in one message.
 pub const MAX_PASSED_FDS: usize = 3;
 
-/// A message queue: its sender and its receiver. Messages arrive whole and in order, each at one of the processes that
-/// read. Both ends are non-blocking and close-on-exec.
+/// Makes a message queue: its sender and its receiver. Messages arrive whole and in order, each at one of the reading
+/// processes. Both ends are non-blocking and close-on-exec.
 pub fn message_queue() -> io::Result<(OwnedFd, OwnedFd)> {
     backend::message_queue()
 }
@@ -40,23 +40,23 @@ pub fn send_message(queue: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
         return Err(io::ErrorKind::InvalidInput.into());
     }
     match sendmsg(queue, &[IoSlice::new(bytes)], &mut control, backend::SEND) {
-        // How macOS says that it is full.
+        // The error of macOS for a full queue.
         Err(Errno::NOBUFS) => Err(io::ErrorKind::WouldBlock.into()),
         result => Ok(result.map(drop)?),
     }
 }
 
-/// Receives one message into `buffer`: its length, and its descriptors, close-on-exec.
+/// Receives one message into `buffer`. Returns its length, and its descriptors, close-on-exec.
 ///
-/// Fails with WouldBlock if the queue is empty. A length of 0 without descriptors means that all senders are gone; not
-/// every system says so. Fails with EMFILE if this process has no room for all descriptors; then the message and its descriptors are lost. Check
-/// [`has_free_fds`](crate::has_free_fds) first.
+/// Fails with WouldBlock if the queue is empty. A length of 0 without descriptors means that all senders are closed, on
+/// systems that report it. Fails with EMFILE if this process has no room for all descriptors, and loses the message and
+/// its descriptors: check [`has_free_fds`](crate::has_free_fds) first.
 pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MAX_PASSED_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(queue, &mut [IoSliceMut::new(buffer)], &mut control, backend::RECEIVE)?;
     if received.flags.contains(ReturnFlags::CTRUNC) {
-        // Dropping the buffer closes the descriptors that did arrive.
+        // Dropping the buffer closes the descriptors that have arrived.
         return Err(crate::fd_limit::too_many_open_files());
     }
     let rights = control.drain().filter_map(|message| match message {
@@ -69,7 +69,8 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     Ok((received.bytes, fds))
 }
 
-/// Copies the beginning of the next message into `buffer` and leaves the message in the queue. Returns how much that is.
+/// Copies the start of the next message into `buffer`, and leaves the message in the queue. Returns the number of
+/// bytes.
 ///
 /// Fails with WouldBlock if the queue is empty.
 pub fn peek_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
@@ -86,7 +87,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_connection_goes_on_where_it_was_passed_to() {
+    fn a_passed_connection_works_at_the_receiver() {
         let (sender, receiver) = message_queue().expect("a queue");
         let (mut client, server) = UnixStream::pair().expect("a pair");
         client.write_all(b"unread").expect("write");

@@ -1,7 +1,7 @@
-//! The operating system, as far as a worker needs it.
+//! The operating system, for the rest of the server.
 //!
-//! All system calls that differ between Unixes are in this crate, and so is all `unsafe` code that does not call Ruby.
-//! Safe calls come from rustix and nix; libc is used for what neither has.
+//! This crate contains all system calls that differ between Unixes, and all `unsafe` code that does not call Ruby. Safe
+//! calls come from rustix and nix, the others from libc.
 
 mod app_user;
 mod clock;

@@ -1,18 +1,17 @@
-//! Memory that may not be there: under RLIMIT_AS (`ulimit -v`), or where the system does not overcommit.
+//! Allocation that can fail: under RLIMIT_AS (`ulimit -v`), or if the system does not overcommit.
 
 use std::io;
 use std::num::NonZeroUsize;
 
 use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 
-/// From this size on a buffer may only grow if [`SPARE`] is left afterwards, in bytes.
-const LARGE: usize = 64 * 1024;
+/// From this size on a buffer grows only if [`SPARE_MEMORY`] is left, in bytes.
+const LARGE_BUFFER: usize = 64 * 1024;
 
-/// What large buffers leave to the application, in bytes.
-const SPARE: usize = 8 * 1024 * 1024;
+/// Memory that large buffers leave to the application, in bytes.
+const SPARE_MEMORY: usize = 8 * 1024 * 1024;
 
-/// Makes room for `more` bytes in a buffer. Fails with OutOfMemory where `Vec::reserve` ends the process, and a little
-/// earlier.
+/// Makes room for `more` bytes in a buffer. Fails with OutOfMemory, before `Vec::reserve` would end the process.
 #[inline]
 pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
     if buffer.capacity() - buffer.len() >= more {
@@ -30,32 +29,33 @@ pub fn append(buffer: &mut Vec<u8>, bytes: &[u8]) -> io::Result<()> {
 
 #[cold]
 fn grow(buffer: &mut Vec<u8>, more: usize) -> io::Result<()> {
-    // A `Vec` doubles its capacity at least.
+    // A `Vec` at least doubles its capacity.
     let wanted = buffer.len().saturating_add(more).max(buffer.capacity().saturating_mul(2));
-    if wanted >= LARGE && !is_available(wanted.saturating_add(SPARE)) {
+    if wanted >= LARGE_BUFFER && !is_available(wanted.saturating_add(SPARE_MEMORY)) {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     Ok(buffer.try_reserve(more)?)
 }
 
-/// Whether this process may allocate `bytes` more, from the system or from what is free in its heap.
+/// Whether this process can allocate `bytes` more, from the system or from the free part of its heap.
 fn is_available(bytes: usize) -> bool {
     can_map(bytes) || free_heap() >= bytes
 }
 
-/// Looks at limits only: no page is touched.
+/// Whether a mapping of this size is allowed. No page is touched.
 fn can_map(bytes: usize) -> bool {
     let Some(length) = NonZeroUsize::new(bytes) else { return true };
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new mapping at an address that the kernel chooses, which nobody else knows of.
+    // SAFETY: this is a new mapping, at an address that the kernel chooses.
     let mapped = unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE) };
-    // SAFETY: the mapping that was just made, and that nothing refers to.
+    // SAFETY: the mapping was just made, and nothing refers to it.
     mapped.is_ok_and(|memory| unsafe { munmap(memory, bytes) }.is_ok())
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn free_heap() -> usize {
-    // SAFETY: any thread may call it at any time. Not mallinfo2(3), which glibc has from 2.33 on: this one counts to 4 GiB.
+    // mallinfo2(3) needs glibc 2.33. This call counts modulo 4 GiB.
+    // SAFETY: any thread may call mallinfo(3) at any time.
     unsafe { nix::libc::mallinfo() }.fordblks as u32 as usize
 }
 
@@ -69,14 +69,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_had_is_an_error_and_the_buffer_stays_as_it_was() {
+    fn a_failed_reservation_is_an_error_and_keeps_the_buffer() {
         let mut buffer = b"abc".to_vec();
         for more in [usize::MAX, usize::MAX / 4] {
-            let error = reserve(&mut buffer, more).expect_err("more than there is");
+            let error = reserve(&mut buffer, more).expect_err("more memory than there is");
             assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
         }
         append(&mut buffer, b"def").expect("there is room");
-        append(&mut buffer, &[b'x'; 2 * LARGE]).expect("there is room");
-        assert_eq!((&buffer[..7], buffer.len()), (&b"abcdefx"[..], 6 + 2 * LARGE));
+        append(&mut buffer, &[b'x'; 2 * LARGE_BUFFER]).expect("there is room");
+        assert_eq!((&buffer[..7], buffer.len()), (&b"abcdefx"[..], 6 + 2 * LARGE_BUFFER));
     }
 }

@@ -1,4 +1,4 @@
-//! A thread with a descriptor table of its own.
+//! A thread with its own table of descriptors.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,29 +7,30 @@ use std::thread::JoinHandle;
 
 use crate::thread::spawn_thread;
 
-/// Starts a thread that has its own table of file descriptors (CLONE_FILES, clone(2)), in which only `kept` is open, and
-/// `/dev/null` as stdin, stdout and stderr. What it opens, no other thread's fork passes on; and what the other threads
-/// have open, it does not keep open. All signals are blocked in it.
+/// Starts a thread that has its own table of file descriptors (CLONE_FILES, clone(2)). Only `kept` is open in the
+/// table, and `/dev/null` as stdin, stdout and stderr. So a fork of another thread does not inherit the descriptors of
+/// this thread, and this thread does not keep the files of other threads open. All signals are blocked in the thread.
 ///
-/// `work` gets an error where the system has no such thing, or forbids it; the table is the common one then.
+/// `work` gets an error if the system has no such tables or forbids them. The table is shared in that case.
 ///
-/// `work` brings no descriptor with it, and gives none to other threads: the same number is another file there. Wakers that
-/// write to a descriptor also count. Rust cannot check that; whoever gets it wrong mixes up files.
+/// `work` must not contain a descriptor, or pass one to another thread, because the same number is another file there.
+/// This includes wakers, which write to a descriptor. Rust cannot check this rule; a violation mixes up files.
 pub fn spawn_with_own_descriptors(
     name: &str,
     kept: OwnedFd,
     work: impl FnOnce(io::Result<OwnedFd>) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let number = kept.as_raw_fd();
-    let (tell, told) = sync_channel(1);
+    let (report, reported) = sync_channel(1);
     let work = move || {
         let separated = backend::separate(&kept);
-        let _ = tell.send(separated.is_ok());
+        let _ = report.send(separated.is_ok());
         work(separated.map(|()| kept));
     };
     let thread = spawn_thread(name, work)?;
-    if told.recv() == Ok(true) {
-        // SAFETY: it was `kept`'s also in this table, and nothing owns it here since the thread has a table of its own.
+    if reported.recv() == Ok(true) {
+        // SAFETY: the number was that of `kept` in this table too. `kept` owns only the descriptor in the thread's
+        // table now, so nothing owns this one.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }
     Ok(thread)
@@ -46,7 +47,7 @@ mod backend {
 
     pub fn separate(kept: &OwnedFd) -> io::Result<()> {
         let kept = kept.as_raw_fd().unsigned_abs();
-        // Before Linux 5.9 there is no close_range. Containers that forbid unshare(2) may well allow this.
+        // Linux before 5.9 has no close_range(2). Containers that forbid unshare(2) often allow close_range(2).
         if close_range(kept + 1, u32::MAX, libc::CLOSE_RANGE_UNSHARE).is_ok() {
             if kept > 0 {
                 close_range(0, kept - 1, 0)?;
@@ -60,14 +61,14 @@ mod backend {
     }
 
     fn close_range(first: u32, last: u32, flags: libc::c_uint) -> io::Result<()> {
-        // SAFETY: it has no pointers. Whose descriptors are closed is the contract of `spawn_with_own_descriptors`: the table is
-        // this thread's own, or becomes so by the flag.
+        // SAFETY: the call has no pointers. It closes descriptors only in the thread's own table, which the flag
+        // creates if needed; by the contract of `spawn_with_own_descriptors` nothing in the thread owns them.
         let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
         Ok(Errno::result(result).map(drop)?)
     }
 
     fn unshare() -> io::Result<()> {
-        // SAFETY: it takes any flags; see above for the descriptors.
+        // SAFETY: unshare(2) accepts any flags, and closes nothing.
         let result = unsafe { libc::unshare(libc::CLONE_FILES) };
         Ok(Errno::result(result).map(drop)?)
     }
@@ -76,7 +77,8 @@ mod backend {
         let names = std::fs::read_dir("/proc/thread-self/fd")?.flatten().map(|entry| entry.file_name());
         let open: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
         for fd in open.into_iter().filter(|fd| fd.unsigned_abs() != kept) {
-            // SAFETY: the table is this thread's own, where nothing owns it. That of the list itself is closed by now.
+            // SAFETY: nothing owns the descriptor in the thread's own table. The descriptor of the directory itself is
+            // closed already.
             unsafe { libc::close(fd) };
         }
         Ok(())
@@ -98,7 +100,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_thread_has_only_the_descriptor_that_it_keeps_and_the_others_none_of_its_own() {
+    fn a_thread_has_only_the_kept_descriptor_and_other_threads_do_not_have_it() {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
         let (mut other, copy) = UnixStream::pair().expect("a pair");
         let number = copy.as_raw_fd();
@@ -115,14 +117,14 @@ mod tests {
         let mut text = [0; 4];
         ours.read_exact(&mut text).expect("a text");
         drop(copy);
-        // Nobody else has it: this is its end.
+        // The thread has no copy, so the peer sees the end.
         assert_eq!(other.read(&mut text).expect("the end"), 0);
         drop(ours);
         thread.join().expect("the thread");
     }
 
     #[test]
-    fn what_the_thread_keeps_is_closed_when_it_ends_for_nobody_else_has_it() {
+    fn the_kept_descriptor_is_closed_when_the_thread_ends() {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
         ours.set_read_timeout(Some(crate::patience::patience())).expect("a timeout");
         let thread = spawn_with_own_descriptors("test", theirs.into(), drop).expect("a thread");

@@ -1,4 +1,4 @@
-//! Waiting for many descriptors: epoll(7), or kqueue(2).
+//! Waits for many descriptors: epoll(7), or kqueue(2).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -33,25 +33,26 @@ impl Events {
         self.0.clear();
     }
 
-    /// Whether the last wait returned none.
+    /// Whether the last wait returned no event.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A set of descriptors to wait for. One thread waits at a time; others may change the set meanwhile.
+/// A set of descriptors to wait for. Only one thread may wait at a time; other threads may change the set during a
+/// wait.
 #[derive(Debug)]
 pub struct Poller(backend::Poller);
 
 impl Poller {
-    /// Whether a forked child inherits a set. It does not inherit those of kqueue(2): their numbers may be other files'
-    /// there.
+    /// Whether a forked child inherits the set. A set of kqueue(2) is not inherited, and its number may be another file
+    /// in the child.
     pub const IS_INHERITED: bool = cfg!(target_os = "linux");
 
-    /// Whether one takes more than one [timer](Self::watch_timer).
+    /// Whether a set can have more than one [timer](Self::watch_timer).
     pub const TAKES_TIMERS: bool = cfg!(not(portable));
 
-    /// An empty set, close-on-exec.
+    /// Makes an empty set, close-on-exec.
     pub fn new() -> io::Result<Self> {
         Ok(Poller(backend::Poller::new()?))
     }
@@ -61,18 +62,19 @@ impl Poller {
         self.0.add(fd.as_fd(), token)
     }
 
-    /// Turns the reports of a descriptor on or off that was added by [`add`](Self::add).
+    /// Turns the reports of a descriptor from [`add`](Self::add) on or off.
     pub fn set_wanted(&self, fd: impl AsFd, token: u64, wanted: bool) -> io::Result<()> {
         self.0.set_wanted(fd.as_fd(), token, wanted)
     }
 
-    /// Reports each arrival on `fd` once (edge-triggered), and input that is already there. So a connection can stay in
-    /// the set while it is served, without further system calls.
+    /// Reports each arrival on `fd` once (edge-triggered), and input that has already arrived. So a connection can stay
+    /// in the set while it is served, without further system calls.
     pub fn watch(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         self.0.watch(fd.as_fd(), token)
     }
 
-    /// Reports when a timer expires. A timer can be in one set only, and a set can have one timer.
+    /// Reports when a timer expires. A timer can be in only one set, and a set can have one timer unless
+    /// [`TAKES_TIMERS`](Self::TAKES_TIMERS).
     pub fn watch_timer(&self, timer: &Timer, token: u64) -> io::Result<()> {
         self.0.watch_timer(timer, token)
     }
@@ -82,14 +84,14 @@ impl Poller {
         self.0.watch_output(fd.as_fd(), token, wanted)
     }
 
-    /// Adds a descriptor that other processes also wait for. Where the kernel can, it wakes one or a few of them instead
-    /// of all (EPOLLEXCLUSIVE).
+    /// Adds a descriptor that other processes wait for too. On Linux the kernel wakes one or a few of the processes
+    /// instead of all (EPOLLEXCLUSIVE).
     pub fn add_shared(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         self.0.add_shared(fd.as_fd(), token)
     }
 
-    /// Removes `fd`. Needed before close if a forked child may have a copy: the kernel removes a descriptor only when
-    /// the last copy is closed (epoll(7)).
+    /// Removes `fd`. Needed before a close if a forked child may have a copy: the kernel removes a descriptor only with
+    /// its last copy (epoll(7)).
     pub fn remove(&self, fd: impl AsFd) -> io::Result<()> {
         self.0.remove(fd.as_fd())
     }
@@ -99,7 +101,7 @@ impl Poller {
         self.0.wait(&mut events.0, millis)
     }
 
-    /// The descriptor of the set itself. It is readable while there are events.
+    /// The descriptor of the set itself, which is readable while there are events.
     pub fn raw_fd(&self) -> RawFd {
         self.0.raw_fd()
     }

@@ -1,32 +1,32 @@
-//! `stat` of proc(5): what a process or thread is at, and what it has used.
+//! `stat` of proc(5): the state of a process or thread, and the resources that it has used.
 
-/// The fields of one such file.
+/// The fields of one `stat` file.
 #[derive(Debug)]
 pub struct ProcStat {
-    /// From the state on, which is field 3.
+    /// The text from field 3 on, the state.
     fields: String,
 }
 
 impl ProcStat {
-    /// A process's; None if there is no such process, or no proc(5).
+    /// Reads the file of a process; None if there is no such process, or no proc(5).
     pub fn of_process(pid: u32) -> Option<Self> {
         Self::read(&format!("/proc/{pid}/stat"))
     }
 
-    /// That of a thread of this process.
+    /// Reads the file of a thread of this process.
     pub fn of_thread(id: u32) -> Option<Self> {
         Self::read(&format!("/proc/self/task/{id}/stat"))
     }
 
     fn read(path: &str) -> Option<Self> {
         let bytes = std::fs::read(path).ok()?;
-        // The name before it is in parentheses, may contain some, and need not be UTF-8.
+        // The name of the process, in parentheses before the state, may contain parentheses and need not be UTF-8.
         let name_end = bytes.iter().rposition(|byte| *byte == b')')?;
         let fields = String::from_utf8(bytes.get(name_end + 1..)?.to_vec()).ok()?;
         Some(ProcStat { fields })
     }
 
-    /// `R` computes or would like to; `Z` and `X` have ended.
+    /// The state: `R` runs or waits for a processor; `Z` and `X` have ended.
     pub fn state(&self) -> Option<char> {
         self.field(3)?.chars().next()
     }
@@ -36,7 +36,7 @@ impl ProcStat {
         self.field(field)?.parse().ok()
     }
 
-    /// Whether it has ended, and waits to be reaped.
+    /// Whether the process or thread has ended and was not reaped.
     pub fn has_ended(&self) -> bool {
         matches!(self.state(), Some('Z' | 'X'))
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_whatever_the_name_is() {
+    fn the_fields_are_read_whatever_the_name_is() {
         let child = std::process::Command::new("sh")
             .args(["-c", "printf 'a) Z 1 (\\377' >/proc/$$/comm && read -r line"])
             .stdin(std::process::Stdio::piped())

@@ -1,4 +1,4 @@
-//! Processes.
+//! Processes: their state, their heap, and their orphans.
 
 use nix::libc;
 
@@ -6,7 +6,7 @@ use crate::proc_stat::ProcStat;
 
 /// Ends this process at once, without destructors or exit handlers (_exit(2)).
 pub fn exit_at_once(status: i32) -> ! {
-    // SAFETY: it takes any status, and does not return.
+    // SAFETY: _exit accepts any status, and does not return.
     unsafe { libc::_exit(status) }
 }
 
@@ -15,32 +15,33 @@ pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Whether a process with this pid runs. One that has ended and was not reaped does not, where proc(5) tells.
+/// Whether a process with this pid runs. On systems with proc(5), a process that has ended but was not reaped does not
+/// count.
 pub fn is_alive(pid: u32) -> bool {
     is_running(pid) && !stat(pid).is_some_and(|stat| stat.has_ended())
 }
 
-/// Whether both processes have one parent; false where that cannot be known.
+/// Whether this process and the other one have the same parent; false if unknown.
 pub fn is_sibling(pid: u32) -> bool {
     let parent = std::os::unix::process::parent_id();
     stat(pid).is_some_and(|stat| stat.number(4) == Some(parent.into()))
 }
 
-/// None in the portable build: other systems have no proc(5).
+/// None in the portable build, because other systems have no proc(5).
 fn stat(pid: u32) -> Option<ProcStat> {
     (!cfg!(portable)).then(|| ProcStat::of_process(pid)).flatten()
 }
 
 /// The address of a function or variable that this program or one of its libraries exports (dlsym(3)).
 pub fn exported(name: &std::ffi::CStr) -> Option<std::ptr::NonNull<libc::c_void>> {
-    // SAFETY: RTLD_DEFAULT takes any name that ends with NUL.
+    // SAFETY: dlsym(3) accepts any name that ends with NUL.
     std::ptr::NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Gives what is free of the heap back to the system, where the allocator does not do so by itself: glibc, and jemalloc without
-/// its background thread.
+/// Returns free memory of the heap to the system. For allocators that do not do so by themselves: glibc, and jemalloc
+/// without its background thread.
 pub fn trim_heap() {
-    // MALLCTL_ARENAS_ALL, of jemalloc 5.
+    // 4096 in the command below is MALLCTL_ARENAS_ALL of jemalloc 5.
     if let Some(mallctl) = exported(c"mallctl") {
         type Mallctl = unsafe extern "C" fn(
             *const libc::c_char,
@@ -49,21 +50,22 @@ pub fn trim_heap() {
             *mut libc::c_void,
             libc::size_t,
         ) -> libc::c_int;
-        // SAFETY: this is jemalloc's mallctl(3), and so its type.
+        // SAFETY: only jemalloc exports mallctl(3), which has this type.
         let mallctl = unsafe { std::mem::transmute::<*mut libc::c_void, Mallctl>(mallctl.as_ptr()) };
         let null = std::ptr::null_mut();
-        // SAFETY: a command that takes and gives nothing; any thread may call it at any time.
+        // SAFETY: the command has no input and no output, and any thread may run it at any time.
         unsafe { mallctl(c"arena.4096.purge".as_ptr(), null, null.cast(), null, 0) };
     }
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: any thread may call it at any time.
+    // SAFETY: any thread may call malloc_trim at any time.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// Has all threads but the main one share one arena of glibc's malloc (M_ARENA_MAX, mallopt(3)), unless the environment says
-/// how many there shall be. Where one lock lets one thread run at a time, arenas of their own only keep memory from each other.
+/// Makes all threads except the main one share one arena of glibc's malloc (M_ARENA_MAX, mallopt(3)), unless the
+/// environment sets the number of arenas. The GVL lets one thread run at a time, so further arenas would only waste
+/// memory.
 pub fn share_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -73,27 +75,27 @@ pub fn share_malloc_arena() {
         if is_set("MALLOC_ARENA_MAX", "") || is_set("GLIBC_TUNABLES", "malloc.arena_max") {
             return;
         }
-        // SAFETY: it takes numbers, and glibc holds the lock of its main arena meanwhile.
+        // SAFETY: mallopt(3) takes numbers, and locks glibc's main arena.
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, 2);
         }
     }
 }
 
-/// Whether a process with this pid exists, whoever owns it.
+/// Whether a process with this pid exists, of any user.
 pub fn is_running(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) != Err(nix::errno::Errno::ESRCH)
 }
 
-/// Whether the kernel gives this process the orphans among its descendants: it is process 1 of its namespace, or a
+/// Whether this process is the new parent of the orphans among its descendants, as process 1 of its namespace or as a
 /// subreaper (PR_SET_CHILD_SUBREAPER, prctl(2)).
 pub fn adopts_orphans() -> bool {
     std::process::id() == 1 || is_subreaper()
 }
 
-/// Has the kernel give this process the orphans among its descendants from now on (PR_SET_CHILD_SUBREAPER, prctl(2)). Says whether it
-/// does; it does not where there is no such thing.
+/// Makes this process the new parent of the orphans among its descendants (PR_SET_CHILD_SUBREAPER, prctl(2)). Returns
+/// false on systems without subreapers.
 pub fn adopt_orphans() -> bool {
     #[cfg(not(portable))]
     {
@@ -107,7 +109,7 @@ pub fn adopt_orphans() -> bool {
 #[cfg(not(portable))]
 fn is_subreaper() -> bool {
     let mut on: libc::c_int = 0;
-    // SAFETY: PR_GET_CHILD_SUBREAPER writes one int to the address, which is that of `on`.
+    // SAFETY: PR_GET_CHILD_SUBREAPER writes one int to the address of `on`.
     let result = unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut on) };
     result == 0 && on != 0
 }
@@ -117,7 +119,7 @@ fn is_subreaper() -> bool {
     false
 }
 
-/// In bytes.
+/// The size of a page, in bytes.
 pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }

@@ -11,23 +11,23 @@ use rustix::fs::OFlags;
 #[cfg(not(portable))]
 use crate::signals::without_sigpipe;
 
-/// How much is copied at once of a file that cannot be sent by sendfile(2). This is on the stack.
-const COPIED: usize = 16 * 1024;
+/// The size of one copy, in bytes, for a file that sendfile(2) cannot send. The buffer is on the stack.
+const COPY_SIZE: usize = 16 * 1024;
 
-/// Opens a regular file for reading: the file and its length, in bytes. None for anything else: reading from a pipe, for
-/// one, could block. None also for a file without blocks: the kernel makes what is in it up when it is read, and its length
-/// is another (proc(5), sysfs(5)).
+/// Opens a regular file for reading. Returns the file and its length in bytes; None for other files, because a read
+/// from a pipe could block. None also for a file without blocks, because the kernel generates such a file when it is
+/// read, with another length (proc(5), sysfs(5)).
 pub fn open_regular(path: &Path) -> io::Result<Option<(File, u64)>> {
-    // Opening a FIFO would wait for a writer (fifo(7)). Regular files ignore the flag.
+    // Without the flag, opening a FIFO waits for a writer (fifo(7)). Regular files ignore the flag.
     let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
     let data = file.metadata()?;
     Ok((data.is_file() && data.blocks() > 0).then_some((file, data.len())))
 }
 
-/// Sends up to `most` bytes of a file from `offset` on, as many as the socket takes at once: by sendfile(2) where
-/// the system has Linux's and the file system supports it.
+/// Sends up to `most` bytes of a file from `offset` on, as many as the socket accepts at once. Uses sendfile(2) on
+/// Linux if the file system supports it.
 ///
-/// Returns 0 at the end of the file. Fails with WouldBlock if the socket takes nothing now.
+/// Returns 0 at the end of the file. Fails with WouldBlock if the socket is full.
 pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
     #[cfg(not(portable))]
     match without_sigpipe(|| rustix::fs::sendfile(socket, file, Some(&mut { offset }), most)) {
@@ -38,8 +38,8 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) 
 }
 
 fn copy(socket: BorrowedFd<'_>, file: &File, offset: u64, most: usize) -> io::Result<usize> {
-    let mut buffer = [0; COPIED];
-    match file.read_at(&mut buffer[..most.min(COPIED)], offset)? {
+    let mut buffer = [0; COPY_SIZE];
+    match file.read_at(&mut buffer[..most.min(COPY_SIZE)], offset)? {
         0 => Ok(0),
         got => crate::socket::send(socket, &buffer[..got]),
     }
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// In a process of its own: the signal ends it.
+    /// In a separate process, because the signal would end the test.
     #[cfg(not(portable))]
     #[test]
     fn a_peer_that_is_gone_raises_no_signal() {
@@ -98,10 +98,10 @@ mod tests {
         file.write_all(b"0123456789").expect("write");
         let (near, far) = UnixStream::pair().expect("a pair");
         drop(far);
-        // SAFETY: the child makes only system calls, until it ends.
+        // SAFETY: the child makes only system calls before it exits.
         match unsafe { nix::unistd::fork() }.expect("a child") {
             nix::unistd::ForkResult::Child => {
-                // SAFETY: there is no handler that another one would replace.
+                // SAFETY: SIG_DFL is no handler, and the child has no other thread.
                 let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
                 let slices = [std::io::IoSlice::new(b"a"), std::io::IoSlice::new(b"b")];
                 let is_gone = |result: io::Result<usize>| {
@@ -111,7 +111,7 @@ mod tests {
                     && is_gone(copy(near.as_fd(), &file, 0, 10))
                     && is_gone(crate::socket::writev(near.as_fd(), &slices));
                 let is_open = SigSet::thread_get_mask().is_ok_and(|mask| !mask.contains(Signal::SIGPIPE));
-                // SAFETY: it ends this process, whatever its state.
+                // SAFETY: _exit ends the process in any state.
                 unsafe { nix::libc::_exit(i32::from(!(all && is_open))) }
             }
             nix::unistd::ForkResult::Parent { child } => {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_regular_file_is_opened_and_nobody_waits_for_another() {
+    fn only_a_regular_file_is_opened_and_opening_never_blocks() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("file");
         std::fs::write(&file, b"12345").expect("write");

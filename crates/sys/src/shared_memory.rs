@@ -12,31 +12,31 @@ use std::sync::Arc;
 
 use nix::sys::mman::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 
-/// What processes can share.
+/// A type that processes can share.
 ///
 /// # Safety
-/// The type consists of atomic numbers only: of fields and arrays of them, `repr(C)` or `repr(transparent)` all the way down. So any
-/// bytes are a value of it, and nobody changes it but by atomic operations.
+/// The type must consist of atomic numbers only, in fields and arrays that are `repr(C)` or
+/// `repr(transparent)` throughout. So any bytes are a valid value, and all changes are atomic operations.
 pub unsafe trait Shareable: Sync {}
 
-/// A value that several processes read and write (mmap(2), MAP_SHARED), or a part of one.
+/// A value, or a part of a value, that several processes read and write (mmap(2), MAP_SHARED).
 pub struct SharedMemory<T> {
-    // INVARIANT: is in the mapping.
+    // INVARIANT: points into the mapping.
     value: NonNull<T>,
     mapping: Arc<Mapping>,
 }
 
 struct Mapping {
-    // INVARIANT: this number of bytes is mapped there, and only drop unmaps them.
+    // INVARIANT: `length` bytes are mapped at `memory`, and only drop unmaps them.
     memory: NonNull<c_void>,
     length: NonZeroUsize,
 }
 
-// SAFETY: the memory is no thread's own, and only the last owner unmaps it.
+// SAFETY: the memory belongs to no thread, and only the last owner unmaps it.
 unsafe impl Send for Mapping {}
-// SAFETY: it gives no access to the memory.
+// SAFETY: a shared Mapping gives no access to the memory.
 unsafe impl Sync for Mapping {}
-// SAFETY: it is a shared reference, which other threads may have as well if T is Sync.
+// SAFETY: this acts as a shared reference to T, which may move to other threads if T is Sync.
 unsafe impl<T: Sync> Send for SharedMemory<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for SharedMemory<T> {}
@@ -44,12 +44,12 @@ unsafe impl<T: Sync> Sync for SharedMemory<T> {}
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
 impl<T: Shareable> SharedMemory<T> {
-    const SIZE: NonZeroUsize = NonZeroUsize::new(size_of::<T>()).expect("it has no size");
+    const SIZE: NonZeroUsize = NonZeroUsize::new(size_of::<T>()).expect("the type has no size");
 
     /// Maps the beginning of a file, such as a [`memory_file`]. Fails with InvalidInput if the file is too short.
     ///
     /// # Safety
-    /// The file is not truncated as long as it is mapped. All who map it access it atomically.
+    /// The file must not be truncated while it is mapped, and all processes that map it must access it atomically.
     pub unsafe fn of_file(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() < Self::SIZE.get() as u64 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -58,21 +58,21 @@ impl<T: Shareable> SharedMemory<T> {
         Ok(Self::at(unsafe { mmap(None, Self::SIZE, READ_WRITE, MapFlags::MAP_SHARED, file, 0) }?))
     }
 
-    /// Zeroes that this process shares with the processes that it forks.
+    /// Maps zeroes that this process shares with the processes that it forks.
     pub fn for_children() -> io::Result<Self> {
         // SAFETY: as above.
         Ok(Self::at(unsafe { mmap_anonymous(None, Self::SIZE, READ_WRITE, MapFlags::MAP_SHARED) }?))
     }
 
     fn at(memory: NonNull<c_void>) -> Self {
-        // The least page that there is.
+        // No system has smaller pages.
         const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
         SharedMemory { value: memory.cast(), mapping: Arc::new(Mapping { memory, length: Self::SIZE }) }
     }
 }
 
 impl<T> SharedMemory<T> {
-    /// A part of it, such as a field. The memory stays mapped as long as any part is there.
+    /// Returns a part of the value, such as a field. The memory stays mapped until the last part is dropped.
     pub fn part<U>(&self, part: impl FnOnce(&T) -> &U) -> SharedMemory<U> {
         SharedMemory { value: NonNull::from(part(self)), mapping: Arc::clone(&self.mapping) }
     }
@@ -83,8 +83,8 @@ impl<T> Deref for SharedMemory<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the mapping is there as long as this is, and aligned to a page. Any bytes are a T, as Shareable promises: this is one,
-        // or a part that a reference to one has led to, and which lives as long.
+        // SAFETY: `mapping` keeps the memory mapped, and a mapping is aligned to a page. `value` points to a Shareable
+        // type, for which any bytes are valid, or to a part of one that `part` has borrowed.
         unsafe { self.value.as_ref() }
     }
 }
@@ -103,12 +103,14 @@ impl<T> fmt::Debug for SharedMemory<T> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this value stands for the mapping, and nothing borrows that any more. So this cannot fail.
+        // SAFETY: the last owner of the mapping drops it, so nothing borrows the memory. For a valid mapping this
+        // cannot fail.
         let _ = unsafe { munmap(self.memory, self.length.get()) };
     }
 }
 
-/// An anonymous file, in memory where the system has such files, of `length` zero bytes, close-on-exec. Whoever gets the descriptor shares its contents.
+/// Makes an anonymous file of `length` zero bytes, close-on-exec: in memory on systems that have such files. Processes
+/// that receive the descriptor share the contents.
 pub fn memory_file(length: u64) -> io::Result<File> {
     let file = File::from(anonymous_file()?);
     file.set_len(length)?;
@@ -121,7 +123,7 @@ fn anonymous_file() -> io::Result<OwnedFd> {
     Ok(memfd_create(c"fastrack", MFdFlags::MFD_CLOEXEC)?)
 }
 
-/// A file without a name, in the temporary directory.
+/// Makes a file without a name in the temporary directory.
 #[cfg(portable)]
 fn anonymous_file() -> io::Result<OwnedFd> {
     Ok(tempfile::tempfile()?.into())
@@ -134,7 +136,7 @@ mod tests {
 
     struct Numbers([AtomicU32; 1024]);
 
-    // SAFETY: they are atomic.
+    // SAFETY: all numbers are atomic.
     unsafe impl Shareable for Numbers {}
 
     #[test]

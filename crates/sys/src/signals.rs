@@ -15,10 +15,10 @@ mod portable;
 #[cfg(portable)]
 use portable as backend;
 
-/// Runs `work` with all signals blocked in this thread. Threads that it starts inherit the mask: the application's signal
-/// handlers run in the application's thread.
+/// Runs `work` with all signals blocked in this thread. Threads that `work` starts inherit the mask, so that signal
+/// handlers of the application run in its own thread.
 pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
-    // Neither call fails with valid arguments (pthread_sigmask(3)).
+    // Both calls succeed with valid arguments (pthread_sigmask(3)).
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let result = work();
     if let Ok(before) = before {
@@ -27,8 +27,8 @@ pub(crate) fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs a system call that cannot be told to raise no SIGPIPE (MSG_NOSIGNAL). An application may have set that signal to what ends the
-/// process. Async-signal-safe if `call` is.
+/// Runs a system call without SIGPIPE, for calls that have no MSG_NOSIGNAL: the application may have set SIGPIPE to its
+/// default action, which ends the process. Async-signal-safe if `call` is.
 #[cfg(not(portable))]
 pub(crate) fn without_sigpipe<T>(
     call: impl FnOnce() -> Result<T, rustix::io::Errno>,
@@ -50,7 +50,7 @@ pub fn spare_signal(which: i32) -> i32 {
     backend::spare_signal(which)
 }
 
-/// The number of a signal, whose name is without SIG; None if there is no such signal.
+/// The number of a signal, by its name without SIG; None if there is no such signal.
 pub fn signal_number(name: &str) -> Option<i32> {
     let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().ok()?;
     Some(signal as i32)
@@ -58,39 +58,39 @@ pub fn signal_number(name: &str) -> Option<i32> {
 
 /// Sends a signal to this process. Any thread that does not block it may get it.
 pub fn signal_self(signal: i32) {
-    // SAFETY: kill(2) takes any number. It fails if that is not a signal.
+    // SAFETY: kill(2) accepts any number, and fails for one that is not a signal.
     unsafe { libc::kill(libc::getpid(), signal) };
 }
 
 /// Installs a signal handler. Interrupted system calls are restarted.
 ///
 /// # Safety
-/// The handler may run at any point of any thread: it does only what signal-safety(7) allows.
+/// The handler may run at any point of any thread, so it may only make calls that signal-safety(7) allows.
 pub unsafe fn handle_signal(signal: i32, handler: extern "C" fn(i32)) -> io::Result<()> {
-    // SAFETY: all zeroes are a sigaction without flags and mask. Without SA_SIGINFO the handler has this type.
+    // SAFETY: zeroes are a sigaction without flags and mask. Without SA_SIGINFO the handler has this type.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
-        // On the alternate stack, if the thread has one: its own may be full.
+        // The handler runs on the alternate stack, if there is one, because the thread's own stack may be full.
         action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };
     (result == 0).then_some(()).ok_or_else(io::Error::last_os_error)
 }
 
-/// This thread runs the application from now on. It is the one that gets [signals](signal_thread) where the system does not list
-/// threads: they are sent only while it does.
+/// Notes that this thread runs the application. On systems that do not list threads, [`signal_thread`] signals this
+/// thread, and is called only while the thread runs the application.
 pub fn note_application_thread() {
     backend::note_thread();
 }
 
-/// The other threads of this process, oldest first. Where the system does not list them, one number that stands for the
-/// [application's](note_application_thread).
+/// The other threads of this process, oldest first. On systems that do not list threads, one number that stands for the
+/// [application's thread](note_application_thread).
 pub fn other_threads() -> Vec<i32> {
     backend::other_threads()
 }
 
-/// Sends a signal to one thread of this process. False if the thread is gone.
+/// Sends a signal to one thread of this process. Returns false if the thread has ended.
 pub fn signal_thread(thread: i32, signal: i32) -> bool {
     backend::signal_thread(thread, signal)
 }
@@ -112,14 +112,14 @@ mod tests {
     fn a_signal_to_a_thread_is_handled_there_and_nowhere_else() {
         // SAFETY: the handler makes one system call and stores a number.
         unsafe { handle_signal(spare_signal(1), note) }.expect("a handler");
-        let (tell, told) = mpsc::channel();
+        let (send_id, thread_id) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
             note_application_thread();
-            tell.send(nix::unistd::gettid().as_raw()).expect("tell");
+            send_id.send(nix::unistd::gettid().as_raw()).expect("send");
             let _ = ended.recv();
         });
-        let id = told.recv().expect("its id");
+        let id = thread_id.recv().expect("its id");
         let one = if cfg!(portable) { other_threads()[0] } else { id };
         assert!(other_threads().contains(&one));
         assert!(signal_thread(one, spare_signal(1)));

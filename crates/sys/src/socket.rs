@@ -23,12 +23,12 @@ mod portable;
 #[cfg(portable)]
 use portable as backend;
 
-/// Listens at a new unix socket that only its owner may connect to, from its first moment, whatever the umask is.
+/// Listens at a new unix socket. From the first moment only its owner may connect to it, whatever the umask is.
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     backend::bind_private(path)
 }
 
-/// Whether somebody listens at this unix socket, as far as this user may know. Does not wait.
+/// Whether a process listens at this unix socket; false if this user may not connect to it. Does not wait.
 pub fn is_listened_at(path: &Path) -> bool {
     let attempt = || {
         let socket = net::socket(AddressFamily::UNIX, net::SocketType::STREAM, None)?;
@@ -36,27 +36,27 @@ pub fn is_listened_at(path: &Path) -> bool {
         rustix::io::ioctl_fionbio(&socket, true)?;
         net::connect(&socket, &net::SocketAddrUnix::new(path)?)
     };
-    // AGAIN: its backlog is full.
+    // EAGAIN means that the backlog is full.
     matches!(attempt(), Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS))
 }
 
-/// Accepts a connection without blocking. It is non-blocking and close-on-exec.
+/// Accepts a connection without blocking. The connection is non-blocking and close-on-exec.
 ///
-/// For TCP this also returns the client's address, which saves a getpeername(2). Clients of unix sockets have none. Fails
-/// with WouldBlock if the backlog is empty.
+/// For TCP this also returns the address of the client, which saves a getpeername(2). Clients of unix sockets have no
+/// address. Fails with WouldBlock if the backlog is empty.
 pub fn accept(listener: BorrowedFd<'_>, tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (fd, peer) = backend::accept(listener, tcp)?;
     Ok((fd, peer.and_then(socket_addr)))
 }
 
-/// IPv4 clients of an IPv6 listener get their IPv4 address.
+/// Converts the address of an IPv4 client of an IPv6 listener to IPv4.
 fn socket_addr(peer: net::SocketAddrAny) -> Option<SocketAddr> {
     let peer = SocketAddr::try_from(peer).ok()?;
     Some(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
 }
 
-/// Whether accept(2) failed because of the one client that it would have returned (accept(2), "Error handling"). Try
-/// again for the next one.
+/// Whether accept(2) failed because of a single client (accept(2), "Error handling"): call it again for the next
+/// client.
 pub fn is_clients_error(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -74,11 +74,11 @@ pub fn is_clients_error(error: &io::Error) -> bool {
     )
 }
 
-// Requests call recv and send. rustix makes the bare system call; libc's functions are cancellation points, which costs
-// four locked instructions.
+// Each request calls recv and send. rustix makes the bare system call. The functions of libc are cancellation points,
+// which cost four locked instructions.
 
-/// Receives up to `most` bytes and appends them to `buffer`, without zeroing it first. Returns 0 at the end. Fails with
-/// OutOfMemory if the buffer cannot grow.
+/// Receives up to `most` bytes and appends them to `buffer`, without zeroing it first. Returns 0 at the end of the
+/// stream. Fails with OutOfMemory if the buffer cannot grow.
 pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
     crate::memory::reserve(buffer, most)?;
     let spare = buffer.spare_capacity_mut();
@@ -96,29 +96,30 @@ pub fn discard_input(fd: BorrowedFd<'_>) -> io::Result<usize> {
     Ok(got)
 }
 
-/// Sends as many bytes as the socket takes at once (send(2)). If the peer is gone, this is an error and no SIGPIPE.
+/// Sends as many bytes as the socket accepts at once (send(2)). Fails if the peer is gone, without SIGPIPE.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::SEND)?)
 }
 
-/// The same for bytes that others follow immediately, so that they may share a packet (MSG_MORE, send(2)). A TCP socket is
-/// corked then: a packet that is not full waits for the next send, or for 200 milliseconds.
+/// Sends as [`send`] does, for bytes that more bytes follow at once (MSG_MORE, send(2)): an incomplete TCP packet waits
+/// for the next send, or for 200 milliseconds.
 pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::MORE)?)
 }
 
-/// Sends as much of the slices as the socket takes at once (sendmsg(2)). No SIGPIPE, which writev(2) would raise.
+/// Sends as much of the slices as the socket accepts at once (sendmsg(2)), without SIGPIPE, which writev(2) would
+/// raise.
 pub fn writev(fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     Ok(net::sendmsg(fd, slices, &mut net::SendAncillaryBuffer::default(), backend::SEND)?)
 }
 
-/// How long ago the last data of a TCP client has come, in milliseconds; None where the system does not tell. It is as
-/// exact as the kernel's tick.
+/// The time since the last data of a TCP client arrived, in milliseconds, as exact as the kernel's tick; None if the
+/// system does not report it.
 pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
     backend::millis_since_data(fd)
 }
 
-/// Sends the end of the stream. The peer may go on sending.
+/// Sends the end of the stream. The peer may continue to send.
 pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)
 }
@@ -128,8 +129,7 @@ pub fn shutdown_both(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Both)?)
 }
 
-/// Makes close(2) send a reset, so that the client does not take a truncated response for a complete one. No effect on
-/// unix sockets.
+/// Makes close(2) send a reset, which tells the client that the response is cut. No effect on unix sockets.
 pub fn reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, Some(Duration::ZERO))?)
 }
@@ -139,8 +139,7 @@ pub fn no_reset_on_close(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(fd, None)?)
 }
 
-/// Ends the connection now, with a reset where the socket is TCP's (connect(2) to no address), though the descriptor stays
-/// open.
+/// Ends the connection now but keeps the descriptor open. A TCP connection is reset (connect(2) with AF_UNSPEC).
 pub fn reset_now(fd: BorrowedFd<'_>) -> io::Result<()> {
     if net::connect_unspec(fd).is_ok() {
         return Ok(());
@@ -148,12 +147,12 @@ pub fn reset_now(fd: BorrowedFd<'_>) -> io::Result<()> {
     shutdown_both(fd)
 }
 
-/// Waits up to `millis` milliseconds until `fd` is readable. False after the timeout, or a signal.
+/// Waits up to `millis` milliseconds until `fd` is readable. Returns false after the timeout or a signal.
 pub fn wait_readable(fd: BorrowedFd<'_>, millis: u64) -> io::Result<bool> {
     wait(fd, PollFlags::IN, millis)
 }
 
-/// Waits up to `millis` milliseconds until `fd` is writable. False after the timeout, or a signal.
+/// Waits up to `millis` milliseconds until `fd` is writable. Returns false after the timeout or a signal.
 pub fn wait_writable(fd: BorrowedFd<'_>, millis: u64) -> io::Result<bool> {
     wait(fd, PollFlags::OUT, millis)
 }
@@ -167,11 +166,11 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, millis: u64) -> io::Result<bool> 
 
 /// Sleeps for `millis` milliseconds, or until a signal arrives.
 pub fn sleep(millis: u64) {
-    // It fails only with EINTR.
+    // This fails only with EINTR.
     let _ = poll(&mut [], Some(&timeout(millis)));
 }
 
-/// Longer timeouts are cut off: not every system has ppoll(2).
+/// Limits the timeout to an i32 for poll(2), because not every system has ppoll(2).
 fn timeout(millis: u64) -> Timespec {
     Timespec::try_from(Duration::from_millis(millis.min(i32::MAX as u64))).unwrap_or_default()
 }
@@ -192,13 +191,13 @@ pub fn is_connection(fd: BorrowedFd<'_>) -> bool {
         && net::getpeername(fd).is_ok()
 }
 
-/// Whether the peer is gone, or has sent the end of its stream. There may still be input.
+/// Whether the peer is gone, or has sent the end of its stream. Input may still be unread.
 pub fn has_peer_closed(fd: BorrowedFd<'_>) -> bool {
     has(fd, backend::END | GONE)
 }
 
-/// Whether the peer is gone. TCP cannot tell that from the end of the peer's stream (shutdown(2)), which counts as gone,
-/// too; unix sockets can (POLLHUP, poll(2)).
+/// Whether the peer is gone. The end of a TCP peer's stream (shutdown(2)) also counts, because TCP cannot tell both
+/// apart. Unix sockets can (POLLHUP, poll(2)).
 pub fn is_peer_gone(fd: BorrowedFd<'_>) -> bool {
     let is_unix = || net::getsockname(fd).is_ok_and(|name| name.address_family() == AddressFamily::UNIX);
     has_peer_closed(fd) && (has(fd, GONE) || !is_unix())
@@ -206,7 +205,7 @@ pub fn is_peer_gone(fd: BorrowedFd<'_>) -> bool {
 
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
-/// Whether any of the events is pending. False for a descriptor that is not open.
+/// Whether any of the events is pending; false for a descriptor that is not open.
 fn has(fd: BorrowedFd<'_>, events: PollFlags) -> bool {
     let mut entry = [PollFd::from_borrowed_fd(fd, events)];
     poll(&mut entry, Some(&timeout(0))).is_ok() && entry[0].revents().intersects(events)
@@ -222,7 +221,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn accept_gives_the_peers_address_or_would_block() {
+    fn accept_returns_the_address_of_the_peer_or_would_block() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(host).expect("bind");
             crate::fd::set_nonblocking(&listener).expect("nonblocking");
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_only_sends_nothing_more_has_left_as_far_as_tcp_can_tell() {
+    fn a_tcp_peer_that_has_shut_down_its_sending_side_counts_as_gone() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
         let (server, _) = listener.accept().expect("accept");
@@ -304,7 +303,7 @@ mod tests {
 
     #[cfg(not(portable))]
     #[test]
-    fn a_private_socket_is_its_owners_from_its_first_moment() {
+    fn only_its_owner_may_connect_to_a_private_socket() {
         use std::os::unix::fs::PermissionsExt;
         let path = std::env::temp_dir().join(format!("fastrack-private-{}", std::process::id()));
         assert!(!is_listened_at(&path));

@@ -1,10 +1,10 @@
-//! The main thread's stack.
+//! The stack of the main thread.
 
-/// Gives back what the main thread's stack has taken and does not use any more, so that processes forked from now on have none of it.
-/// Without effect on another thread, and where /proc does not tell the stack's place.
+/// Returns unused pages of the main thread's stack to the system, so that forked processes do not have them. No effect
+/// on another thread, or if /proc does not show the stack.
 ///
-/// A boot that has gone deep leaves megabytes there. So does Ruby itself, where its compiler has been told to touch each page of a
-/// stack that it sets aside (`-fstack-clash-protection`, as by Debian 13): 8 MB, all that `ulimit -s` allows.
+/// A deep boot leaves megabytes in the stack. So does a Ruby that was compiled with `-fstack-clash-protection`, as by
+/// Debian 13: it touches each page of the stack that it reserves, 8 MB or as much as `ulimit -s` allows.
 pub fn release_stack() {
     #[cfg(not(portable))]
     linux::release();
@@ -16,30 +16,30 @@ mod linux {
 
     use nix::libc;
 
-    /// Bytes below this function's frame that stay: what it calls takes some of them.
+    /// Bytes below the frame of this function that are kept, for the functions that it calls.
     const MARGIN: usize = 256 * 1024;
 
     pub(super) fn release() {
-        // Names of files need not be UTF-8.
+        // File names in the list need not be UTF-8.
         let Ok(maps) = std::fs::read("/proc/self/maps") else { return };
         let maps = String::from_utf8_lossy(&maps).into_owned();
         let here = std::ptr::from_ref(&maps).addr();
         let Some(unused) = maps.lines().find_map(stack).and_then(|stack| below(&stack, here)) else { return };
         let start = std::ptr::without_provenance_mut(unused.start);
-        // SAFETY: these pages are of this thread's own stack, and at least MARGIN bytes below its innermost frame, so nothing in them is
-        // in use. A call that goes so deep later finds zeros there.
+        // SAFETY: these pages belong to this thread's stack, at least MARGIN bytes below its innermost frame, so
+        // nothing uses them. A deep call later finds zeros.
         unsafe { libc::madvise(start, unused.len(), libc::MADV_DONTNEED) };
     }
 
-    /// The place of the stack, from its line in proc(5)'s maps.
+    /// The addresses of the stack, from its line in `maps` of proc(5).
     fn stack(line: &str) -> Option<Range<usize>> {
         let (start, end) = line.strip_suffix("[stack]")?.split_once(' ')?.0.split_once('-')?;
         Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
     }
 
-    /// The part of the stack that is unused where `here` is in the innermost frame; None if that is on another one.
+    /// The unused part of the stack if `here` is in the innermost frame; None if `here` is on another stack.
     fn below(stack: &Range<usize>, here: usize) -> Option<Range<usize>> {
-        // Whole pages, which have 64 KiB at most.
+        // Rounded down to 64 KiB, the largest page.
         let end = here.checked_sub(MARGIN)? & !0xffff;
         (stack.contains(&here) && stack.start < end).then_some(stack.start..end)
     }
@@ -59,7 +59,7 @@ mod linux {
         }
 
         #[test]
-        fn only_the_line_of_the_stack_tells_its_place() {
+        fn only_the_line_of_the_stack_is_parsed() {
             let others =
                 ["", "[stack]", "7ffe-zz rw-p [stack]", "555d0000-555e0000 rw-p 00000000 00:00 0 [heap]"];
             assert_eq!(others.map(stack), [None, None, None, None]);

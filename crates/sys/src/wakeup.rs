@@ -1,4 +1,4 @@
-//! What wakes a thread from [`Poller::wait`](crate::Poller::wait): a timer, or another thread.
+//! Timers and wakers, which end a [`Poller::wait`](crate::Poller::wait).
 
 #[cfg(not(portable))]
 mod linux;
@@ -26,7 +26,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_goes_off_once_when_its_time_has_come_and_not_when_it_was_stopped() {
+    fn a_timer_expires_once_and_not_after_it_was_stopped() {
         let (poller, timer, mut events) = timed();
         for _ in 0..2 {
             let start = Instant::now();
@@ -46,7 +46,7 @@ mod tests {
     fn a_timer_that_another_thread_sets_ends_a_wait_without_a_limit() {
         let (poller, timer, mut events) = timed();
         for round in 0..200 {
-            // At any moment of the wait, and earlier than it was set before.
+            // The other thread sets an earlier time at any moment of the wait.
             let pause = Duration::from_micros(round * 7 % 100);
             std::thread::scope(|scope| {
                 timer.set(Duration::from_secs(3600)).expect("set");
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_was_called_wakes_once_be_it_before_the_wait() {
+    fn a_called_waker_wakes_once_even_if_called_before_the_wait() {
         let (poller, waker) = (Poller::new().expect("a poller"), Waker::new().expect("a waker"));
         poller.watch(&waker, 1).expect("watch");
         let mut events = Events::default();

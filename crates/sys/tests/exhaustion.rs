@@ -1,4 +1,4 @@
-//! What happens where no descriptor is free. In a process of its own, for no other test could run meanwhile.
+//! Behaviour without a free descriptor. In a separate process, because no other test could run at the same time.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use nix::sys::resource::{getrlimit, setrlimit, Resource};
 
 use fastrack_sys::{has_free_fds, message_queue, receive_message, replace_with_dev_null, send_message};
 
-/// Takes all descriptors that there are.
+/// Opens files until no descriptor is free.
 fn exhaust() -> Vec<File> {
     let mut files = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -21,15 +21,15 @@ fn exhaust() -> Vec<File> {
 }
 
 #[test]
-fn nothing_is_lost_or_left_open_where_it_can_be_helped() {
+fn without_free_descriptors_nothing_is_left_open() {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("limits");
     setrlimit(Resource::RLIMIT_NOFILE, most.min(200), most).expect("a limit");
     assert!(has_free_fds());
-    a_message_that_cannot_be_taken_whole_is_an_error_that_leaves_nothing_open();
-    sockets_are_let_go_of_all_the_same();
+    a_message_without_room_is_an_error_that_leaves_nothing_open();
+    sockets_are_closed_all_the_same();
 }
 
-fn a_message_that_cannot_be_taken_whole_is_an_error_that_leaves_nothing_open() {
+fn a_message_without_room_is_an_error_that_leaves_nothing_open() {
     let (sender, receiver) = message_queue().expect("a queue");
     let (passed, mut other) = UnixStream::pair().expect("a pair");
     let both = [passed.as_fd(), passed.as_fd()];
@@ -40,7 +40,7 @@ fn a_message_that_cannot_be_taken_whole_is_an_error_that_leaves_nothing_open() {
     files.truncate(files.len() - 1);
     assert!(!has_free_fds());
     let mut buffer = [0; 16];
-    // There is room for one of the two.
+    // One of the two descriptors has room.
     let error = receive_message(receiver.as_fd(), &mut buffer).expect_err("no room");
     assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
     files.truncate(files.len() - 2);
@@ -52,16 +52,16 @@ fn a_message_that_cannot_be_taken_whole_is_an_error_that_leaves_nothing_open() {
     assert_eq!(other.read(&mut buffer).expect("the end"), 0);
 }
 
-fn sockets_are_let_go_of_all_the_same() {
+fn sockets_are_closed_all_the_same() {
     let pairs = [UnixStream::pair(), UnixStream::pair()].map(|pair| pair.expect("a pair"));
     let files = exhaust();
     let owned = pairs.each_ref().map(|(near, _)| near.as_raw_fd());
-    // SAFETY: they are open, and the sockets only write to them and close them.
+    // SAFETY: the descriptors are open, and their owners only write to them and close them.
     unsafe { replace_with_dev_null(owned) }.expect("room is made");
     for (near, far) in &pairs {
         let (mut near, mut far) = (near, far);
         assert_eq!(far.read(&mut [0; 1]).expect("the end"), 0);
-        // The number is still its owner's: a device's now.
+        // The number still belongs to its owner, but is a device now.
         near.write_all(b"nowhere").expect_err("no socket");
     }
     assert!(!has_free_fds());

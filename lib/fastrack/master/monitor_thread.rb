@@ -61,7 +61,7 @@ module Fastrack
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
         @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds, other_master], rows, mold, listeners, orders.to_a)
-        while (line = @monitor.complaint)
+        while (line = @monitor.warning)
           Log.line(line)
         end
       end

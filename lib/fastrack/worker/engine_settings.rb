@@ -51,7 +51,7 @@ module Fastrack
     def settings
       {
         **AS_CONFIGURED.transform_values { |word| @configuration.public_send(word) },
-        parting_time: close_delay,
+        idle_time_on_stop: close_delay,
         threads: @configuration.max_threads,
         dispatch: @launcher.queue,
         access_log: @launcher.access_log&.fileno, access_log_format: @configuration.access_log_format,

@@ -11,12 +11,12 @@ pub struct Listener {
     tcp: bool,
 }
 
-/// Clients in a row that may disconnect before they are accepted, until others get a turn.
-const GONE: usize = 16;
+/// Clients in a row that may disconnect before they are accepted. After them other listeners get a turn.
+const MAX_ABORTED: usize = 16;
 
 impl Listener {
-    /// Duplicates a listening socket and makes it non-blocking, for all processes that share it: another worker may
-    /// accept the client first.
+    /// Duplicates a listening socket, and makes it non-blocking because another worker may accept the client first. All
+    /// processes that share the socket share this flag.
     pub fn from_fd(fd: BorrowedFd<'_>, tcp: bool) -> io::Result<Self> {
         let fd = fd.try_clone_to_owned()?;
         fastrack_sys::set_nonblocking(&fd)?;
@@ -28,9 +28,9 @@ impl Listener {
         self.tcp
     }
 
-    /// Accepts a client; None if nobody is waiting. Fails when descriptors or memory have run out.
+    /// Accepts a client; None if no client waits. Fails when descriptors or memory have run out.
     pub(super) fn accept(&self) -> io::Result<Option<(OwnedFd, Option<SocketAddr>)>> {
-        for _ in 0..GONE {
+        for _ in 0..MAX_ABORTED {
             match fastrack_sys::accept(self.fd.as_fd(), self.tcp) {
                 Ok(client) => return Ok(Some(client)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,

@@ -1,8 +1,7 @@
 //! The listeners of a worker, tried in turn.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
 use fastrack_sys::Poller;
@@ -10,25 +9,18 @@ use fastrack_sys::Poller;
 use super::hint::AcceptHint;
 use super::listener::Listener;
 use super::token::Token;
+use super::turns::{Client, Turns};
 use crate::control::Control;
 
-/// Clients that [`accept_backlog`](Listeners::accept_backlog) takes from one listener: Linux's default backlog.
-const BACKLOG: usize = 4096;
-
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub fd: OwnedFd,
-    pub peer: Option<SocketAddr>,
-    /// The index of its listener.
-    pub listener: usize,
-}
+/// Highest number of clients that [`accept_backlog`](Listeners::accept_backlog) accepts from one listener: Linux's
+/// default backlog.
+const MAX_BACKLOG: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct Listeners {
     list: Vec<(Arc<Listener>, AcceptHint)>,
-    /// Where the next try begins, so that a busy listener does not starve the others.
-    next: usize,
-    /// The poller does not have them: see [`pause`](Self::pause).
+    turns: Turns,
+    /// The listeners are not in the poller: see [`pause`](Self::pause).
     is_paused: bool,
 }
 
@@ -36,7 +28,7 @@ impl Listeners {
     pub fn new(listeners: Vec<Listener>) -> Self {
         let list =
             listeners.into_iter().map(|listener| (Arc::new(listener), AcceptHint::default())).collect();
-        Listeners { list, next: 0, is_paused: false }
+        Listeners { list, turns: Turns::default(), is_paused: false }
     }
 
     pub fn register(&self, poller: &Poller) -> io::Result<()> {
@@ -45,7 +37,8 @@ impl Listeners {
         })
     }
 
-    /// Nobody can be accepted for a while: the poller would report the clients all the time.
+    /// Removes the listeners from the poller, which would report waiting clients without end while none can be
+    /// accepted.
     pub fn pause(&mut self, poller: &Poller) {
         self.found_nobody();
         if !std::mem::replace(&mut self.is_paused, true) {
@@ -57,7 +50,7 @@ impl Listeners {
         self.is_paused
     }
 
-    /// Ends a [pause](Self::pause). If this fails (ENOMEM, ENOSPC), the pause goes on.
+    /// Ends a [pause](Self::pause). The pause continues if this fails (ENOMEM, ENOSPC).
     pub fn resume(&mut self, poller: &Poller) -> io::Result<()> {
         let result = self.register(poller);
         self.is_paused = result.is_err();
@@ -68,17 +61,16 @@ impl Listeners {
     }
 
     fn unregister(&self, poller: &Poller) {
-        // It fails only if the listener is not registered.
+        // Removal fails only for a listener that is not registered.
         self.list.iter().for_each(|(listener, _)| drop(poller.remove(listener.as_fd())));
     }
 
-    /// The listeners, for the helper. They are open until it also lets go of them.
+    /// The listeners, for the helper. A socket stays open until the helper drops its listener too.
     pub fn shared(&self) -> Vec<Arc<Listener>> {
         self.list.iter().map(|(listener, _)| Arc::clone(listener)).collect()
     }
 
-    /// Closes the listeners. Once no process has a socket open, the kernel refuses its clients instead of queueing
-    /// them.
+    /// Closes the listeners. When no process has a socket open any more, the kernel refuses new clients.
     pub fn close(&mut self, poller: &Poller, control: &Control) {
         self.unregister(poller);
         for (listener, _) in self.list.drain(..) {
@@ -86,15 +78,15 @@ impl Listeners {
         }
     }
 
-    /// The poller has reported a client of the listener with this index.
+    /// Notes that the poller has reported a client of the listener with this index.
     pub fn announce(&mut self, index: usize) {
         if let Some((_, hint)) = self.list.get_mut(index) {
             hint.announce();
         }
     }
 
-    /// Whether to try to accept without asking the poller. Of several listeners, a busy one would starve the others
-    /// so.
+    /// Whether to accept without asking the poller. Several listeners need the poller's report: otherwise a busy
+    /// listener would starve the others.
     pub fn is_client_likely(&self) -> bool {
         match &self.list[..] {
             [(_, hint)] => hint.is_worth_trying(),
@@ -110,30 +102,29 @@ impl Listeners {
         self.list.iter_mut().for_each(|(_, hint)| hint.found_nobody());
     }
 
-    /// Accepts a client, if one is likely to be there. Fails when descriptors or memory have run out.
+    /// Accepts a client if one is likely to wait. Fails when descriptors or memory have run out.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
-        let alone = self.list.len() == 1;
-        for step in 0..self.list.len() {
-            let index = (self.next + step) % self.list.len();
-            let (listener, hint) = &mut self.list[index];
+        let Listeners { list, turns, .. } = self;
+        let (count, alone) = (list.len(), list.len() == 1);
+        turns.accept(count, |index| {
+            let (listener, hint) = &mut list[index];
             if !(hint.is_announced() || alone && hint.is_worth_trying()) {
-                continue;
+                return Ok(None);
             }
-            if let Some((fd, peer)) = listener.accept()? {
-                hint.accepted();
-                self.next = (index + 1) % self.list.len();
-                return Ok(Some(Client { fd, peer, listener: index }));
+            let client = listener.accept()?;
+            match client {
+                Some(_) => hint.accepted(),
+                None => hint.found_nobody(),
             }
-            hint.found_nobody();
-        }
-        Ok(None)
+            Ok(client)
+        })
     }
 
-    /// Accepts all clients that are in the backlogs now. Bounded: others may come as fast as these are accepted.
+    /// Accepts the clients in the backlogs, up to a limit: new clients may arrive as fast as these are accepted.
     pub fn accept_backlog(&mut self) -> Vec<Client> {
         let mut clients = Vec::new();
         for (index, (listener, _)) in self.list.iter().enumerate() {
-            for _ in 0..BACKLOG {
+            for _ in 0..MAX_BACKLOG {
                 let Ok(Some((fd, peer))) = listener.accept() else { break };
                 clients.push(Client { fd, peer, listener: index });
             }

@@ -1,14 +1,14 @@
-//! The tokens of what wakes an idle worker, in its poller.
+//! The tokens of an idle worker's poller: one for each source of events.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// The shared queue has a connection.
     Queue,
-    /// A connection of this worker's own has an event.
+    /// A connection of this worker has an event.
     Connections,
-    /// The worker was [told](crate::control::Control::notify) something.
+    /// A flag of the worker was set: see [`Control::notify`](crate::control::Control::notify).
     Notice,
-    /// The master's pipe.
+    /// The master's pipe was closed: the master has ended.
     Master,
     /// The listener with this index has a client.
     Listener(usize),

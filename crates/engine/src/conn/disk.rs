@@ -1,7 +1,8 @@
-//! Writes the bodies of requests to files, on a thread of its own: a slow disk holds up their clients and nobody else.
+//! A thread that writes the bodies of requests to files: a slow disk delays only the clients of those requests.
 //!
-//! A connection gives away what has come of its body, and receives nothing until that is in the file. Then its key is
-//! [done](Disk::take_done), which the poller of all connections reports.
+//! A connection passes the received part of a body to this thread, and receives nothing until the part is written.
+//! The poller of all connections then reports [`Disk::waker`], and [`Disk::take_done`] returns the key of the
+//! connection.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -18,19 +19,19 @@ use fastrack_sys::{spawn_thread, Waker};
 use super::spool::{Spooling, Tracked};
 use crate::control::Control;
 
-/// Where more bytes than this wait for the disk, no further body is received.
-const MOST_WAITING: usize = 32 * 1024 * 1024;
+/// Bytes that may wait for the disk. Above this no worker receives further bodies.
+const MAX_WAITING_BYTES: usize = 32 * 1024 * 1024;
 
 /// A body's file, without a name.
 #[derive(Debug)]
 pub(crate) struct BodyFile {
-    /// Before the file, because it is dropped before.
+    // INVARIANT: declared before `file`, because it must be dropped first.
     _tracked: Option<Tracked>,
     file: File,
 }
 
 impl BodyFile {
-    /// One that another process has made.
+    /// A file that another process has made.
     pub fn loaded(file: File) -> Self {
         BodyFile { _tracked: None, file }
     }
@@ -40,12 +41,12 @@ impl BodyFile {
     }
 }
 
-/// Bytes of a body on their way to its file.
+/// One write of a body's bytes to its file.
 #[derive(Debug)]
 pub(crate) struct Write {
-    /// That of the connection.
+    /// The key of the connection.
     key: usize,
-    /// Made by the write if there is none yet.
+    /// None for the first write, which makes the file.
     file: Option<Arc<BodyFile>>,
     at: u64,
     bytes: Vec<u8>,
@@ -61,18 +62,18 @@ impl Write {
         self.bytes.len()
     }
 
-    /// None until it is over. Else the file, or why there is none.
+    /// The file, or the error of the write; None until the write is done.
     pub fn result(&self) -> Option<Result<Arc<BodyFile>, &io::Error>> {
         self.result.get().map(|result| result.as_ref().map(Arc::clone))
     }
 
-    /// Its buffer, empty.
+    /// The buffer, emptied.
     pub fn into_buffer(mut self) -> Vec<u8> {
         self.bytes.clear();
         self.bytes
     }
 
-    /// Writes. The file's position stays at the start, where the application reads.
+    /// Writes the bytes. The position of the file stays at the start, where the application reads.
     pub fn carry_out(&self, spooling: &Spooling, control: &Arc<Control>) {
         let written = || {
             let file = match &self.file {
@@ -89,7 +90,7 @@ impl Write {
     }
 }
 
-/// The thread, and what it has to do. It is started by the first write.
+/// The disk thread and its queue. The first write starts the thread.
 #[derive(Debug)]
 pub(crate) struct Disk {
     spooling: Spooling,
@@ -104,7 +105,7 @@ struct Shared {
     begins: Condvar,
     /// Bytes that have not been written yet.
     waiting: AtomicUsize,
-    /// The waker has been called since the last look at it.
+    /// The waker was called since the last [`Disk::clear_news`].
     has_news: AtomicBool,
     waker: Waker,
 }
@@ -128,7 +129,7 @@ impl Disk {
         Ok(Disk { spooling, shared, thread: None, pid: std::process::id() })
     }
 
-    /// Wakes whoever polls the connections when something is done.
+    /// Wakes the thread that polls the connections when a write is done.
     pub fn waker(&self) -> &Waker {
         &self.shared.waker
     }
@@ -155,7 +156,8 @@ impl Disk {
             (Arc::clone(&self.shared), self.spooling.clone(), Arc::clone(control));
         let work = move || {
             if catch_unwind(AssertUnwindSafe(|| shared.run(&spooling, &control))).is_err() {
-                // The message is out. Clients would wait for ever: the master starts another worker.
+                // The panic has been logged. Without this thread clients would wait for ever, so the master starts a
+                // new worker.
                 std::process::abort();
             }
         };
@@ -163,27 +165,27 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the poller of all connections reports the waker.
+    /// Whether the poller of all connections will report the waker.
     pub fn has_news(&self) -> bool {
         self.shared.has_news.load(Ordering::Acquire)
     }
 
-    /// The poller is about to be asked.
+    /// Called before the poller is asked.
     pub fn clear_news(&self) {
         self.shared.has_news.store(false, Ordering::Release);
     }
 
-    /// The keys of connections whose writes are over.
+    /// Takes the keys of the connections whose writes are done.
     pub fn take_done(&self) -> Vec<usize> {
         std::mem::take(&mut self.shared.work().done)
     }
 
-    /// Whether so much waits for the disk that nothing more is to be received for it.
+    /// Whether too many bytes wait for the disk to receive further bodies.
     pub fn is_full(&self) -> bool {
-        self.shared.waiting.load(Ordering::Relaxed) > MOST_WAITING
+        self.shared.waiting.load(Ordering::Relaxed) > MAX_WAITING_BYTES
     }
 
-    /// Waits until everything has been written, for some milliseconds at most.
+    /// Waits until everything has been written, for at most `millis` milliseconds.
     pub fn wait(&self, millis: u64) {
         let end = fastrack_sys::monotonic_millis() + millis;
         while self.shared.waiting.load(Ordering::Relaxed) > 0 && fastrack_sys::monotonic_millis() < end {
@@ -196,12 +198,12 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.pid != std::process::id() {
-            // A fork does not copy the thread, which may have had the lock.
+            // A forked child has no such thread, and the lock may be held for ever.
             return std::mem::forget(thread);
         }
         self.shared.work().is_over = true;
         self.shared.begins.notify_one();
-        // It cannot have panicked: that ends the process.
+        // The thread cannot have panicked: a panic ends the process.
         let _ = thread.join();
     }
 }
@@ -213,7 +215,7 @@ impl Shared {
 
     fn run(&self, spooling: &Spooling, control: &Arc<Control>) {
         while let Some(write) = self.next() {
-            // Else its connection has been closed meanwhile.
+            // A write with one owner belongs to a connection that was closed meanwhile.
             if Arc::strong_count(&write) > 1 {
                 write.carry_out(spooling, control);
             }
@@ -221,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// None when the engine is dropped.
+    /// The next write; None when the engine is dropped.
     fn next(&self) -> Option<Arc<Write>> {
         let idle = |work: &mut Work| work.writes.is_empty() && !work.is_over;
         let work = self.begins.wait_while(self.work(), idle).unwrap_or_else(PoisonError::into_inner);
@@ -231,12 +233,12 @@ impl Shared {
 
     fn end(&self, write: Arc<Write>) {
         let (key, length) = (write.key, write.len());
-        // Before the connection looks, which takes the buffer back.
+        // Dropped before the connection looks: the connection takes the buffer back if it is the only owner.
         drop(write);
         self.work().done.push(key);
         self.waiting.fetch_sub(length, Ordering::Relaxed);
         self.waker.call();
-        // After the call: whoever clears this sees the call when it asks the poller.
+        // Set after the call: the thread that clears this flag finds the call when it asks the poller.
         self.has_news.store(true, Ordering::SeqCst);
     }
 }

@@ -1,73 +1,74 @@
-//! One request in progress, from the thread that serves it.
+//! One request in progress, for the thread that serves it.
 
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use super::lent_buffer::LentBuffer;
 use super::queue_time::queue_time;
-use super::read_buf::KEPT;
+use super::read_buf::MAX_KEPT_CAPACITY;
 use super::request::Request;
 use super::spool::{Kept, Spooling, SHORT_REST};
-use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
 use crate::control::Control;
 use crate::request_state::ActiveRequest;
 
-/// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next
+/// The state of a request in progress. The thread that serves the request owns this state, and reuses it for its next
 /// request. Other threads and signal handlers see the part in [`ActiveRequest`].
 #[derive(Debug)]
 pub(crate) struct InFlight {
     active: Arc<ActiveRequest>,
     write_buf: WriteBuf,
-    /// For the write buffer, while the helper may send what is in it.
-    unsent: Arc<Unsent>,
+    /// Holds the write buffer while the helper may send it.
+    lent_buffer: Arc<LentBuffer>,
     is_lent: bool,
     spooling: Spooling,
-    /// The room in memory for what the client has not taken, once the application has passed all of the response.
+    /// The room in memory for the unsent rest, once the application has passed the whole response.
     kept: Option<Kept>,
-    /// Why what the client has not taken could not be spooled.
+    /// Why the unsent rest could not be spooled.
     spool_failure: Option<io::Error>,
-    /// There was no memory for what the client has not taken of the response.
+    /// No memory was available for the unsent rest.
     out_of_memory: bool,
-    /// Bytes of a large response.
+    /// Bytes of the large parts of the response: see [`note_sent`](Self::note_sent).
     large: usize,
-    /// The end of this process resets the connection: see [`ResponseWriter::end_by_close`](super::ResponseWriter::end_by_close).
+    /// Whether the end of this process resets the connection: see
+    /// [`ResponseWriter::end_by_close`](super::ResponseWriter::end_by_close).
     pub resets: bool,
     pub sent: Sent,
 }
 
-/// What is to be counted of a request and its response.
+/// The figures of a request and its response, for counters and the access log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sent {
     /// When the application was called, in milliseconds of the monotonic clock.
     pub started: u64,
-    /// The same in microseconds, by the exact clock; 0 if nobody wants to know.
+    /// The same in microseconds, by the exact clock; 0 without an access log.
     pub began: u64,
-    /// How long the request had waited then, in microseconds.
+    /// How long the request had waited for the application, in microseconds.
     pub queued: u64,
-    /// 0 before the application has said it.
+    /// 0 before the application has passed a head.
     pub status: u16,
     /// The length of the response's head, in bytes.
     pub head: u64,
-    /// Bytes of the response that were passed on, if it is [logged](Self::is_logged).
+    /// Bytes of the response that the application has passed, if the request is [logged](Self::is_logged).
     pub passed: u64,
     /// Bytes of the response that the system has taken.
     pub taken: u64,
 }
 
 impl Sent {
-    /// Whether the access log gets a line about it.
+    /// Whether the access log gets a line about the request.
     pub fn is_logged(&self) -> bool {
         self.began != 0
     }
 }
 
 impl InFlight {
-    pub fn new(active: Arc<ActiveRequest>, unsent: Arc<Unsent>, spooling: Spooling) -> Self {
+    pub fn new(active: Arc<ActiveRequest>, lent_buffer: Arc<LentBuffer>, spooling: Spooling) -> Self {
         InFlight {
             active,
             write_buf: WriteBuf::default(),
-            unsent,
+            lent_buffer,
             is_lent: false,
             spooling,
             kept: None,
@@ -87,10 +88,10 @@ impl InFlight {
         &mut self.write_buf
     }
 
-    /// A request begins on this socket, which was there to be read when it had `arrived`. Returns the time, both in
-    /// milliseconds of the monotonic clock.
+    /// Starts a request on this socket. `arrived` is the time at which it became readable. Returns the time now. Both
+    /// are in milliseconds of the monotonic clock.
     pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
-        self.unsent.begin();
+        self.lent_buffer.begin();
         let started = self.active.begin(fd, request.head, request.bytes);
         let queued = queue_time(request.head, request.bytes, arrived, started);
         request.queue_time = queued;
@@ -132,19 +133,19 @@ impl InFlight {
         (result, ended)
     }
 
-    /// What the client has not taken, and its room in memory.
+    /// Takes the unsent rest, and its room in memory.
     pub fn take_unsent(&mut self) -> (WriteBuf, Option<Kept>) {
         (std::mem::take(&mut self.write_buf), self.kept.take())
     }
 
-    /// Whether what is passed is to be sent at once: the helper has looked at the request.
+    /// Whether the helper has looked at the request: from then on everything is sent at once.
     pub fn is_seen(&self) -> bool {
-        self.unsent.is_seen()
+        self.lent_buffer.is_seen()
     }
 
-    /// From now on the helper sends what is buffered, until it is [taken back](Self::take_back).
+    /// Lets the helper send the buffered bytes until [`take_back`](Self::take_back).
     pub fn lend(&mut self) {
-        self.unsent.lend(std::mem::take(&mut self.write_buf));
+        self.lent_buffer.lend(std::mem::take(&mut self.write_buf));
         self.is_lent = true;
     }
 
@@ -152,18 +153,18 @@ impl InFlight {
         self.is_lent
     }
 
-    /// Returns how much the socket has taken meanwhile.
+    /// Takes the lent buffer back. Returns the number of bytes that the helper has sent.
     pub fn take_back(&mut self) -> io::Result<usize> {
         self.is_lent = false;
-        let (write_buf, taken) = self.unsent.take_back();
+        let (write_buf, taken) = self.lent_buffer.take_back();
         self.write_buf = write_buf;
         taken
     }
 
-    /// Moves what is buffered to the response's spool. False if that has no room, or cannot be written.
+    /// Moves the buffered bytes to the spool of the response. Returns false if the spool is full or cannot be written.
     pub fn spool(&mut self, control: &Arc<Control>) -> bool {
         let InFlight { write_buf, spooling, spool_failure, .. } = self;
-        // After a failure the disk is left alone for the rest of the response.
+        // After a failure the rest of the response does not use the disk.
         if write_buf.spool_ended || spooling.most == 0 {
             return false;
         }
@@ -176,8 +177,8 @@ impl InFlight {
         is_spooled
     }
 
-    /// The application has passed the whole response: whether what the client has not taken of it stays where it is. It does not if
-    /// it belongs into the spool, or if memory has no room for it.
+    /// Called after the application has passed the whole response: reserves memory for the unsent rest. Returns false
+    /// if the rest belongs into the spool, or if memory has no room for it.
     pub fn keeps_rest(&mut self) -> bool {
         let InFlight { write_buf, spooling, kept, .. } = self;
         if write_buf.bytes().is_empty() {
@@ -194,25 +195,25 @@ impl InFlight {
         kept.is_some()
     }
 
-    /// What to log if the response could not be spooled.
+    /// The log line for a response that could not be spooled.
     pub fn take_spool_failure(&mut self) -> Option<String> {
         let error = self.spool_failure.take()?;
         Some(self.spooling.explain(&error))
     }
 
-    /// So much of the response was sent at once.
+    /// Notes the number of bytes that one call has sent.
     pub fn note_sent(&mut self, bytes: usize) {
-        if bytes > KEPT {
+        if bytes > MAX_KEPT_CAPACITY {
             self.large += bytes;
         }
     }
 
-    /// Bytes of what was large in the response.
+    /// Takes the number of bytes in the large parts of the response.
     pub fn take_large(&mut self) -> usize {
         std::mem::take(&mut self.large)
     }
 
-    /// Sending the response has failed.
+    /// Notes an error of sending the response.
     pub fn note_failure(&mut self, error: &io::Error) {
         self.out_of_memory |= error.kind() == io::ErrorKind::OutOfMemory;
     }
@@ -221,10 +222,10 @@ impl InFlight {
         std::mem::take(&mut self.out_of_memory)
     }
 
-    /// The response has been dealt with.
+    /// Called after the response: prepares for the next request.
     pub fn reset(&mut self) {
         self.write_buf.clear();
-        self.write_buf.shrink(KEPT);
+        self.write_buf.shrink(MAX_KEPT_CAPACITY);
         self.resets = false;
     }
 }

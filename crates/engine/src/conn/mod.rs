@@ -12,6 +12,7 @@
 mod body;
 mod disk;
 mod in_flight;
+mod lent_buffer;
 mod queue_time;
 mod read_buf;
 mod reading;
@@ -20,7 +21,6 @@ mod response_writer;
 mod spool;
 mod storing;
 mod transfer;
-mod unsent;
 mod write_buf;
 
 use std::io;
@@ -39,22 +39,22 @@ use body::{BodyReader, BufferedBody, Storage};
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use disk::Disk;
 pub(crate) use in_flight::{InFlight, Sent};
+pub(crate) use lent_buffer::LentBuffer;
 pub(crate) use queue_time::queue_time;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
-pub(crate) use response_writer::Stage;
+pub(crate) use response_writer::ResponseStage;
 pub use response_writer::{Progress, ResponseWriter};
 pub(crate) use spool::{Kept, Spooling};
 pub(crate) use transfer::{Kind, Loaded, Transfer};
-pub(crate) use unsent::Unsent;
 pub(crate) use write_buf::WriteBuf;
 
-/// What reading came to.
+/// The result of reading: the next step for a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The request is ready for the application.
     Ready,
-    /// There is more to come.
+    /// The client must send more.
     Wait,
     /// The request is wrong.
     Refuse(Error),
@@ -63,43 +63,47 @@ pub(crate) enum Step {
 }
 
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     Head,
     Body(BufferedBody),
-    /// The application will read the body; what has come of it is still in the read buffer.
+    /// The application will read the body, whose first bytes are in the read buffer.
     Unread,
-    /// The application reads the body, or has read what it wanted of it.
+    /// The application reads the body, or has stopped reading it.
     Stream(Box<Mutex<BodyReader>>),
-    /// The client has not taken the whole response yet. Then the connection is kept alive, or closed. Until then, it may be that the
-    /// end of this process [resets](ResponseWriter::end_by_close) it.
+    /// A part of the response is unsent.
     Sending {
+        /// Whether the connection is kept alive after the response.
         keep_alive: bool,
+        /// Whether the end of this process [resets](ResponseWriter::end_by_close) the connection.
         resets: bool,
         _kept: Option<Kept>,
     },
-    /// The response has been sent, and what the client still sends is discarded. Closing now could lose the response
-    /// (RFC 9112 §9.6).
+    /// The response has been sent, and further input is discarded: a close now could lose the response (RFC 9112 §9.6).
     Draining {
         /// When the connection ends at the latest, in milliseconds of the monotonic clock.
         latest: u64,
     },
 }
 
-/// What a connection is waiting for.
+/// The phase of a connection, by which its time limit is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// A first request.
+    /// Before the first byte of the first request.
     Fresh,
-    /// Another request, of which nothing has come.
+    /// Between two requests.
     Idle,
+    /// Within a head.
     Head,
+    /// Within a body, or in the application.
     Body,
+    /// Within a response that the client is slow to receive.
     Sending,
+    /// After the last response: input is discarded.
     Draining,
 }
 
 impl Phase {
-    /// How many there are.
+    /// The number of phases.
     pub const ALL: usize = Phase::Draining as usize + 1;
 }
 
@@ -108,24 +112,24 @@ pub(crate) struct Connection {
     fd: OwnedFd,
     pub listener: usize,
     pub peer: Option<SocketAddr>,
-    /// Its place in the table of connections, once it has been there.
+    /// Its key in the table of connections, once it was added to the table.
     pub key: Option<usize>,
-    /// When its phase has to be over, in milliseconds of the monotonic clock; 0 if no time has been set. A worker that
-    /// stops may look earlier.
+    /// The deadline of the phase, in milliseconds of the monotonic clock; 0 without a deadline. A stopping worker may
+    /// shorten it.
     pub deadline: u64,
-    /// When the request was there to be read, in milliseconds of the monotonic clock; 0 if there is none, or nobody knows.
+    /// When the request became readable, in milliseconds of the monotonic clock; 0 without a request, or if unknown.
     pub arrived: u64,
-    /// Bytes received since they were last [counted](Self::take_received).
+    /// Bytes received since the last [`take_received`](Self::take_received).
     received: u64,
     read_buf: Option<Box<ReadBuf>>,
     write_buf: WriteBuf,
-    state: State,
+    state: ConnectionState,
     pub served: u32,
     last_read_was_full: bool,
     /// The client has shut down its sending side.
     pub ended: bool,
-    /// The client may still wait for the response after it has shut down its sending side: the request arrived before the
-    /// previous response had left, or on a new connection that is served in this round.
+    /// The client may still wait for a response after it has shut down its sending side, because the request arrived
+    /// before the previous response was sent, or on a new connection that is served in this round.
     pub answer_after_shutdown: bool,
 }
 
@@ -141,7 +145,7 @@ impl Connection {
             received: 0,
             read_buf: None,
             write_buf: WriteBuf::default(),
-            state: State::Head,
+            state: ConnectionState::Head,
             served: 0,
             last_read_was_full: false,
             ended: false,
@@ -149,21 +153,21 @@ impl Connection {
         })
     }
 
-    /// The request, once it is [`Step::Ready`].
+    /// The request, after [`Step::Ready`].
     #[inline(always)]
     pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
         let ReadBuf { bytes, head, decoded, rest, path } = self.read_buf.as_deref()?;
         let mut pipelined = &bytes[head.len..];
         let content = match &self.state {
-            State::Body(BufferedBody::InPlace(length)) => {
+            ConnectionState::Body(BufferedBody::InPlace(length)) => {
                 let (body, after) = pipelined.split_at(*length);
                 pipelined = after;
                 Content::Memory(body)
             }
-            State::Body(BufferedBody::Decoded { storage, .. }) => {
+            ConnectionState::Body(BufferedBody::Decoded { storage, .. }) => {
                 storage.file().map_or(Content::Memory(decoded), |(file, length)| Content::File(file, length))
             }
-            State::Stream(reader) => Content::Stream(BodyStream::new(self.fd.as_fd(), reader)),
+            ConnectionState::Stream(reader) => Content::Stream(BodyStream::new(self.fd.as_fd(), reader)),
             _ => Content::None,
         };
         if !rest.is_empty() {
@@ -174,21 +178,21 @@ impl Connection {
         Some(Request { head, bytes, path, content, pipelined, listener, peer, queue_time: 0 })
     }
 
-    /// The head of the request, and what it was parsed from.
+    /// The head of the request, and the bytes that it was parsed from.
     pub fn head(&self) -> Option<(&Head, &[u8])> {
         self.read_buf.as_deref().map(|buf| (&buf.head, &buf.bytes[..]))
     }
 
     pub fn open_body(&mut self, settings: &Settings, in_flight: &InFlight, control: &Arc<Control>) {
-        if let (State::Unread, Some(buf)) = (&self.state, &mut self.read_buf) {
+        if let (ConnectionState::Unread, Some(buf)) = (&self.state, &mut self.read_buf) {
             let reader = BodyReader::new(buf, settings, in_flight.active(), control);
-            self.state = State::Stream(Box::new(Mutex::new(reader)));
+            self.state = ConnectionState::Stream(Box::new(Mutex::new(reader)));
         }
     }
 
-    /// Discards the unread rest of the body. False if it is long or has not arrived.
+    /// Discards the unread rest of the body. Returns false if the rest is long or has not arrived.
     pub fn skip_body(&mut self) -> bool {
-        let State::Stream(reader) = &mut self.state else { return true };
+        let ConnectionState::Stream(reader) = &mut self.state else { return true };
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let whole = reader.receive_rest(self.fd.as_fd(), true);
         self.last_read_was_full = reader.may_have_unread();
@@ -197,21 +201,21 @@ impl Connection {
         whole && has_room
     }
 
-    /// How many bytes have been received since the last call of this.
+    /// Returns the number of bytes received since the last call, for the counters.
     pub fn take_received(&mut self) -> u64 {
         std::mem::take(&mut self.received)
     }
 
     pub fn body_failure(&self) -> Option<BodyError> {
-        let State::Stream(reader) = &self.state else { return None };
+        let ConnectionState::Stream(reader) = &self.state else { return None };
         reader.lock().unwrap_or_else(PoisonError::into_inner).failure()
     }
 
-    /// The request has been answered: goes on with the next one, as far as it has been received.
+    /// Called after the response: starts with the bytes of the next request that have been received.
     pub fn next_request(&mut self, settings: &Settings) -> Step {
         self.served = self.served.saturating_add(1);
         self.discard_request();
-        self.state = State::Head;
+        self.state = ConnectionState::Head;
         if let Some(buf) = &mut self.read_buf {
             if !buf.rest.is_empty() && append(&mut buf.bytes, &buf.rest).is_err() {
                 return Step::Refuse(Error::Memory);
@@ -228,43 +232,44 @@ impl Connection {
     }
 
     fn discard_request(&mut self) {
-        let body = if let State::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
+        let body =
+            if let ConnectionState::Body(BufferedBody::InPlace(length)) = self.state { length } else { 0 };
         if let Some(buf) = &mut self.read_buf {
             buf.bytes.drain(..(buf.head.len + body).min(buf.bytes.len()));
             buf.head.len = 0;
         }
     }
 
-    /// Sends more of the response and returns how much; 0 if the client takes nothing now.
+    /// Sends more of the response. Returns the number of bytes sent; 0 if the socket is full.
     pub fn send_more(&mut self) -> io::Result<usize> {
         self.write_buf.flush(self.fd.as_fd())
     }
 
-    /// Frees what was kept of the response, and returns how much that was.
+    /// Frees the buffer of the response, and returns its capacity in bytes.
     pub fn release_write_buf(&mut self) -> usize {
         std::mem::take(&mut self.write_buf).capacity()
     }
 
-    /// Whether the whole response has been sent, and if so, whether the connection is kept alive.
+    /// Whether the connection is kept alive, once the whole response has been sent; None before.
     pub fn is_sent(&self) -> Option<bool> {
         match self.state {
-            State::Sending { keep_alive, .. } if self.write_buf.is_empty() => Some(keep_alive),
+            ConnectionState::Sending { keep_alive, .. } if self.write_buf.is_empty() => Some(keep_alive),
             _ => None,
         }
     }
 
-    /// Keeps the rest of the response to be sent when the client takes it. If the end of this process `resets` the connection until
-    /// then, [`end_in_order`](Self::end_in_order) must follow.
+    /// Stores the unsent rest of the response. [`end_in_order`](Self::end_in_order) must follow after the rest was sent
+    /// if the end of this process `resets` the connection.
     pub fn send_later(&mut self, (unsent, _kept): (WriteBuf, Option<Kept>), keep_alive: bool, resets: bool) {
         self.discard_request();
         self.write_buf = unsent;
-        self.state = State::Sending { keep_alive, resets, _kept };
+        self.state = ConnectionState::Sending { keep_alive, resets, _kept };
     }
 
-    /// The response has been sent: from now on nothing resets the connection.
+    /// Called after the response was sent: the end of the process no longer resets the connection.
     pub fn end_in_order(&mut self) {
-        if matches!(self.state, State::Sending { resets: true, .. }) {
-            // It fails only if the client is gone.
+        if matches!(self.state, ConnectionState::Sending { resets: true, .. }) {
+            // This fails only if the client is gone.
             let _ = fastrack_sys::no_reset_on_close(self.fd.as_fd());
         }
     }
@@ -273,16 +278,16 @@ impl Connection {
         // An empty line before a head is ignored (RFC 9112 §2.2): some clients send one after a body.
         let has_begun = |buf: &ReadBuf| !b"\r\n".starts_with(&buf.bytes);
         match self.state {
-            State::Head if self.read_buf.as_deref().is_some_and(has_begun) => Phase::Head,
-            State::Head if self.served == 0 => Phase::Fresh,
-            State::Head => Phase::Idle,
-            State::Body(_) | State::Unread | State::Stream(_) => Phase::Body,
-            State::Sending { .. } => Phase::Sending,
-            State::Draining { .. } => Phase::Draining,
+            ConnectionState::Head if self.read_buf.as_deref().is_some_and(has_begun) => Phase::Head,
+            ConnectionState::Head if self.served == 0 => Phase::Fresh,
+            ConnectionState::Head => Phase::Idle,
+            ConnectionState::Body(_) | ConnectionState::Unread | ConnectionState::Stream(_) => Phase::Body,
+            ConnectionState::Sending { .. } => Phase::Sending,
+            ConnectionState::Draining { .. } => Phase::Draining,
         }
     }
 
-    /// How long the body is to be, in bytes, if the head says so.
+    /// The length of the body in bytes, if the head has it.
     pub fn body_length(&self) -> Option<u64> {
         match self.read_buf.as_ref()?.head.framing {
             Framing::Length(length) => Some(length),
@@ -294,64 +299,64 @@ impl Connection {
         matches!(self.phase(), Phase::Head | Phase::Body)
     }
 
-    /// Whether the last read got all that it asked for, so that the kernel may hold more.
+    /// Whether the last read filled its buffer: the kernel may hold more.
     pub fn last_read_was_full(&self) -> bool {
         self.last_read_was_full
     }
 
-    /// Whether there is something to do before any event: the last turn has left it.
+    /// Whether the connection needs a turn without waiting for an event, because its last turn left work.
     pub fn needs_another_turn(&self) -> bool {
         match self.state {
-            // Nothing is read meanwhile: the poller reports again afterwards what has arrived.
-            State::Sending { .. } => self.write_buf.has_more_to_send(),
-            State::Body(_) if self.is_being_written() => false,
+            // A connection in this state reads nothing. The poller reports the input again afterwards.
+            ConnectionState::Sending { .. } => self.write_buf.has_more_to_send(),
+            ConnectionState::Body(_) if self.is_being_written() => false,
             _ => self.last_read_was_full,
         }
     }
 
-    /// Whether the client expects the connection to go on after this request.
+    /// Whether the client expects the connection to stay open after this request.
     pub fn is_persistent(&self) -> bool {
         self.read_buf.as_ref().is_some_and(|buf| buf.head.is_persistent())
     }
 
-    /// Whether the method is HEAD, even if the rest of the head is wrong.
+    /// Whether the method is HEAD, even if the rest of the head is invalid.
     pub fn is_head_request(&self) -> bool {
         self.read_buf.as_ref().is_some_and(|buf| buf.bytes.trim_ascii_start().starts_with(b"HEAD "))
     }
 
-    /// The files that it has open: of a body that is read, or of a response that is sent.
+    /// The open files of the connection: of the request's body and of the response.
     pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
         let body = self.storage().and_then(Storage::file).map(|(file, _)| file);
         let response = self.write_buf.file().map(|part| &part.file);
         body.into_iter().chain(response).map(AsRawFd::as_raw_fd)
     }
 
-    /// Shuts down the sending side. From now on input is discarded, until `latest` in milliseconds of the monotonic clock.
+    /// Shuts down the sending side, and discards input until `latest`, in milliseconds of the monotonic clock.
     pub fn drain(&mut self, latest: u64) {
-        self.state = State::Draining { latest };
+        self.state = ConnectionState::Draining { latest };
         self.read_buf.iter_mut().for_each(|buf| buf.bytes.clear());
-        // If the client is gone the next read will tell.
+        // The next read notices a client that is gone.
         let _ = fastrack_sys::shutdown_write(self.fd.as_fd());
     }
 
-    /// Until when input is [discarded](Self::drain); None if it is not.
+    /// The end of the time in which input is [discarded](Self::drain); None if input is not discarded.
     pub fn drains_until(&self) -> Option<u64> {
         match self.state {
-            State::Draining { latest } => Some(latest),
+            ConnectionState::Draining { latest } => Some(latest),
             _ => None,
         }
     }
 
-    /// Has the time in which input is discarded end at this time, unless it ends before.
+    /// Ends the time in which input is discarded at `time`, unless it ends earlier.
     pub fn drain_no_later(&mut self, time: u64) {
-        if let State::Draining { latest } = &mut self.state {
+        if let ConnectionState::Draining { latest } = &mut self.state {
             *latest = time.min(*latest);
         }
     }
 
     pub fn release_empty_buffer(&mut self, pool: &mut ReadBufPool) {
         let empty = self.read_buf.as_ref().is_some_and(|buf| buf.bytes.is_empty());
-        if empty && matches!(self.state, State::Head | State::Draining { .. }) {
+        if empty && matches!(self.state, ConnectionState::Head | ConnectionState::Draining { .. }) {
             self.release_buffer(pool);
         }
     }

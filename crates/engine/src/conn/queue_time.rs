@@ -1,21 +1,21 @@
-//! How long a request has waited until the application is called.
+//! The time that a request waits for the application.
 //!
-//! A router may say when it got the request: `X-Request-Start`, or `X-Queue-Start`, which have the time since 1970 in seconds,
-//! milliseconds or microseconds, with or without `t=`. This server knows since when the request was there to be read. The longer
-//! of both times counts: a client that sends such a field makes its own wait no shorter.
+//! A router may report the time at which it received the request, in `X-Request-Start` or `X-Queue-Start`: the time
+//! since 1970 in seconds, milliseconds or microseconds, with or without `t=`. This server knows when the request became
+//! readable. The longer of both waits counts, so a client cannot shorten its wait by such a field.
 
 use fastrack_http::{Head, KnownName};
 use fastrack_sys::epoch_micros;
 
-/// What routers send is later than this, in seconds since 1970: the year 2000. Numbers above a thousand times as much are
+/// The earliest time of a router, in seconds since 1970: the year 2000. A number above a thousand times this is in
 /// milliseconds, and so on.
-const EARLIEST: f64 = 946_684_800.0;
+const EARLIEST_ROUTER_TIME: f64 = 946_684_800.0;
 
-/// More than this is no queue but a wrong clock, in microseconds: a day.
-const LONGEST: f64 = 86_400e6;
+/// The longest wait that is believed, in microseconds: a day. A longer one comes from a wrong clock.
+const MAX_QUEUE_MICROS: f64 = 86_400e6;
 
-/// How long the request has waited, in microseconds. `arrived` is when it was there to be read, or 0 where that is not
-/// known; it and `now` are in milliseconds of the monotonic clock.
+/// How long the request has waited, in microseconds. `arrived` is the time at which the request became readable, or 0
+/// if it is unknown. `arrived` and `now` are in milliseconds of the monotonic clock.
 #[inline]
 pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrived: u64, now: u64) -> u64 {
     let own = if arrived == 0 { 0 } else { now.saturating_sub(arrived) * 1000 };
@@ -30,21 +30,25 @@ fn since_router(head: &Head, bytes: &[u8], now: u64) -> Option<u64> {
     [KnownName::XRequestStart, KnownName::XQueueStart].into_iter().find_map(|name| {
         let field = head.fields.iter().find(|field| field.known == Some(name))?;
         let waited = now as f64 - micros(field.value.of_buffer(bytes))?;
-        (0.0..=LONGEST).contains(&waited).then_some(waited.round() as u64)
+        (0.0..=MAX_QUEUE_MICROS).contains(&waited).then_some(waited.round() as u64)
     })
 }
 
-/// A time since 1970 in microseconds. None for anything that is no such time.
+/// Parses a time since 1970, in microseconds; None for any other text.
 fn micros(value: &[u8]) -> Option<f64> {
-    // Of several routers, the first one.
+    // The first router of several counts.
     let value = value.split(|byte| *byte == b',').next()?.trim_ascii();
     let digits = value.strip_prefix(b"t=").unwrap_or(value);
     if digits.len() > 32 || !digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') {
         return None;
     }
     let number: f64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    let units = [(EARLIEST, 1e6), (EARLIEST * 1e3, 1e3), (EARLIEST * 1e6, 1.0), (EARLIEST * 1e9, 1e-3)];
-    units.into_iter().rev().find(|(least, _)| number >= *least).map(|(_, unit)| number * unit)
+    let units = [(1.0, 1e6), (1e3, 1e3), (1e6, 1.0), (1e9, 1e-3)];
+    units
+        .into_iter()
+        .rev()
+        .find(|(factor, _)| number >= EARLIEST_ROUTER_TIME * factor)
+        .map(|(_, unit)| number * unit)
 }
 
 #[cfg(test)]
@@ -109,7 +113,7 @@ mod tests {
             for name in ["X-Request-Start", "X-Queue-Start"] {
                 let (head, bytes) = head(&format!("{name}: t={}\r\n", micros(ahead)));
                 let waited = queue_time(&head, &bytes, 1_007, 1_012);
-                // The clock goes on.
+                // The clock advances during the test.
                 assert!((expected..expected + 5_000_000).contains(&waited), "{ahead}: {waited}");
             }
         }
@@ -118,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_router_it_is_the_time_since_the_request_was_there() {
+    fn without_a_router_it_is_the_time_since_the_request_became_readable() {
         let (head, bytes) = head("");
         assert_eq!(queue_time(&head, &bytes, 7, 12), 5_000);
         assert_eq!((queue_time(&head, &bytes, 0, 12), queue_time(&head, &bytes, 13, 12)), (0, 0));

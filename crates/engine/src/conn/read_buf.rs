@@ -1,32 +1,34 @@
-//! Buffers that requests are received into, and a pool to reuse them.
+//! Buffers for received requests, and a pool to reuse them.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use fastrack_http::Head;
 
-/// What one receive asks for: nearly always more than a whole request.
+/// The size of one receive, in bytes: nearly always more than a whole request.
 pub(super) const READ_SIZE: usize = 16 * 1024;
 
 /// Capacity that a buffer may keep between requests, in bytes: enough for a form, a page or a small upload.
-pub(super) const KEPT: usize = 256 * 1024;
+pub(super) const MAX_KEPT_CAPACITY: usize = 256 * 1024;
 
-const POOLED: usize = 16;
+/// Buffers in the pool.
+const MAX_POOLED: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct ReadBuf {
-    /// The head, followed by as much of the body as is kept in place.
+    /// The head, and after it a body that is not moved elsewhere.
     pub bytes: Vec<u8>,
     /// The parsed head: ranges of `bytes`.
     pub head: Head,
+    /// A decoded body.
     pub decoded: Vec<u8>,
-    /// What came after a body that is not kept in place: the next request.
+    /// The bytes after a decoded body: the next request.
     pub rest: Vec<u8>,
     /// The decoded path, if the settings ask for it.
     pub path: Vec<u8>,
 }
 
-/// Boxed, so that taking one and giving it back moves a pointer.
+/// The buffers are boxed so that a connection and the pool exchange pointers.
 #[derive(Debug, Default)]
 pub(crate) struct ReadBufPool(#[allow(clippy::vec_box)] Vec<Box<ReadBuf>>);
 
@@ -35,37 +37,37 @@ impl ReadBufPool {
         self.0.pop().unwrap_or_default()
     }
 
-    /// Frees what is not in use.
+    /// Frees the unused buffers.
     pub fn release(&mut self) {
         self.0 = Vec::new();
     }
 
     pub fn give_back(&mut self, mut buf: Box<ReadBuf>) {
-        if self.0.len() >= POOLED {
+        if self.0.len() >= MAX_POOLED {
             return;
         }
         let ReadBuf { bytes, decoded, rest, path, .. } = &mut *buf;
         for buffer in [bytes, decoded, rest, path] {
             buffer.clear();
-            if buffer.capacity() > KEPT {
-                // Not shrunk: that may also need memory.
+            if buffer.capacity() > MAX_KEPT_CAPACITY {
+                // Replaced, not shrunk: shrinking may need memory.
                 *buffer = Vec::new();
             }
         }
-        // The head is parsed anew for each request; but what is there of a response has none.
+        // The head is parsed again for each request. A buffer with the rest of a response has no head.
         buf.head.len = 0;
         self.0.push(buf);
     }
 }
 
-/// What one receive came to.
+/// The result of one receive.
 pub(super) enum Received {
     Bytes(usize),
-    /// The client has sent nothing more so far.
+    /// No bytes have arrived.
     Nothing,
     /// The client has closed the connection, or it is broken.
     End,
-    /// There is no memory for what the client sends.
+    /// No memory is available for the bytes.
     NoMemory,
 }
 

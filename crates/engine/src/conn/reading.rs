@@ -1,4 +1,4 @@
-//! Reading a request: receives bytes and parses the head and the body from them.
+//! Reading a request: receives bytes, and parses the head and the body from them.
 
 use std::os::fd::AsFd;
 
@@ -7,7 +7,7 @@ use fastrack_http::{percent_decode, Error, Expectation, Status};
 use super::body::{send_continue, will_stream, BufferedBody};
 use super::disk::Disk;
 use super::read_buf::{receive, ReadBufPool, Received, READ_SIZE};
-use super::{Connection, Phase, State, Step};
+use super::{Connection, ConnectionState, Phase, Step};
 use crate::settings::Settings;
 
 /// Reads from one connection before another gets a turn: a megabyte of a long body.
@@ -15,7 +15,8 @@ use crate::settings::Settings;
 const READS_PER_TURN: usize = if cfg!(test) { 4 } else { 16 };
 
 impl Connection {
-    /// Reads until the request is complete, or the kernel has no more of it, or a part of it is to be written to a file, or the turn is over.
+    /// Reads until the request is complete, the kernel has no more bytes, a part of the body must be written to a file,
+    /// or the turn is over.
     pub fn read(&mut self, settings: &Settings, pool: &mut ReadBufPool, disk: &Disk) -> Step {
         for _ in 0..READS_PER_TURN {
             let most = self.next_read();
@@ -27,25 +28,25 @@ impl Connection {
                     return Step::Wait;
                 }
                 Received::End => return Step::Close,
-                // One that was refused before has its response.
+                // A refused request already has its response.
                 Received::NoMemory if self.phase() == Phase::Draining => return Step::Close,
                 Received::NoMemory => return Step::Refuse(Error::Memory),
             };
             self.received += got as u64;
             self.last_read_was_full = got == most;
             match self.take_in(got, settings) {
-                // The rest is received once that is done.
+                // The connection receives more after the write.
                 Ok(Status::Partial) if self.has_write_due() => return Step::Wait,
-                // The kernel has no more, and there is no end of the stream to be read.
+                // The kernel has no more, and the end of the stream has not arrived.
                 Ok(Status::Partial) if !self.last_read_was_full && !self.ended => return Step::Wait,
-                // Each new client of many would otherwise bring a megabyte.
+                // Otherwise each of many new clients would add a megabyte.
                 Ok(Status::Partial) if disk.is_full() => break,
                 Ok(Status::Partial) => {}
                 Ok(Status::Complete) => return Step::Ready,
                 Err(error) => return Step::Refuse(error),
             }
         }
-        // There may be more, the end of the stream for one, of which the poller has told already.
+        // The kernel may hold more bytes, or the end of the stream, which the poller does not report again.
         self.last_read_was_full = true;
         Step::Wait
     }
@@ -64,19 +65,21 @@ impl Connection {
 
     fn next_read(&self) -> usize {
         match (&self.state, &self.read_buf) {
-            (State::Body(body), Some(buf)) => body.next_read(buf),
+            (ConnectionState::Body(body), Some(buf)) => body.next_read(buf),
             _ => READ_SIZE,
         }
     }
 
-    /// Takes in the `got` bytes received last.
+    /// Parses the last `got` bytes of the buffer.
     fn take_in(&mut self, got: usize, settings: &Settings) -> Result<Status, Error> {
         let Some(buf) = &mut self.read_buf else { return Ok(Status::Partial) };
         match &mut self.state {
-            State::Head => self.take_in_head(got, settings),
-            State::Body(body) => body.take_in(buf, settings),
-            State::Unread | State::Stream(_) | State::Sending { .. } => Ok(Status::Partial),
-            State::Draining { .. } => {
+            ConnectionState::Head => self.take_in_head(got, settings),
+            ConnectionState::Body(body) => body.take_in(buf, settings),
+            ConnectionState::Unread | ConnectionState::Stream(_) | ConnectionState::Sending { .. } => {
+                Ok(Status::Partial)
+            }
+            ConnectionState::Draining { .. } => {
                 buf.bytes.clear();
                 Ok(Status::Partial)
             }
@@ -87,7 +90,8 @@ impl Connection {
         let Some(buf) = &mut self.read_buf else { return Ok(Status::Partial) };
         let new = buf.bytes.len() - got;
         if new > 0 && buf.bytes.len() < settings.limits.target && !buf.bytes[new..].contains(&b'\n') {
-            // Only the end of a line can complete a head: one sent byte by byte is not parsed anew for each byte.
+            // Only the end of a line can complete a head. So a head that is sent byte by byte is not parsed again for
+            // each byte.
             return Ok(Status::Partial);
         }
         if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
@@ -97,7 +101,7 @@ impl Connection {
             percent_decode(buf.head.path(&buf.bytes), &mut buf.path)?;
         }
         if settings.stream_body && will_stream(buf, settings)? {
-            self.state = State::Unread;
+            self.state = ConnectionState::Unread;
             return Ok(Status::Complete);
         }
         let mut body = BufferedBody::of(buf, settings)?;
@@ -105,7 +109,7 @@ impl Connection {
         if status == Status::Partial && buf.head.expectation == Expectation::Continue {
             send_continue(self.fd.as_fd());
         }
-        self.state = State::Body(body);
+        self.state = ConnectionState::Body(body);
         Ok(status)
     }
 }
@@ -119,7 +123,7 @@ mod tests {
     use crate::accept::Client;
     use crate::conn::Spooling;
 
-    /// The poller has told of the end together with the bytes, and does not tell again.
+    /// The poller reports the end together with the bytes, and does not report it again.
     #[test]
     fn the_end_of_a_stream_is_read_however_many_turns_that_takes() {
         let settings = Settings::default();

@@ -1,4 +1,4 @@
-//! A request as the application gets it.
+//! A request, as the application receives it.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use super::body::BodyStream;
 pub enum Content<'a> {
     /// No body.
     None,
-    /// All of it.
+    /// The whole body.
     Memory(&'a [u8]),
     /// An unlinked file, positioned at its start, and its length in bytes.
     File(&'a File, u64),
-    /// It is still arriving.
+    /// A body that is still arriving.
     Stream(BodyStream<'a>),
 }
 
 impl Content<'_> {
-    /// Bytes of one that is too large for memory; the application may have them there all the same.
+    /// The length of a body in a file, in bytes; 0 for others. The application may read the whole file into memory.
     pub(crate) fn large(&self) -> usize {
         match self {
             Content::File(_, length) => usize::try_from(*length).unwrap_or(usize::MAX),
@@ -35,18 +35,18 @@ impl Content<'_> {
 pub struct Request<'a> {
     /// The parsed head: ranges of `bytes`.
     pub head: &'a Head,
-    /// What the head was parsed from.
+    /// The bytes that the head was parsed from.
     pub bytes: &'a [u8],
     /// The path, decoded if the settings ask for it.
     pub path: &'a [u8],
     /// The body.
     pub content: Content<'a>,
-    /// What was received after the request.
+    /// Bytes that were received after the request: the next request, or another protocol after an upgrade.
     pub pipelined: &'a [u8],
-    /// The index of its listener.
+    /// The index of the listener.
     pub listener: usize,
     /// The client's address; None on a unix socket.
     pub peer: Option<SocketAddr>,
-    /// How long it has waited before the application is called, in microseconds.
+    /// How long the request waited for the application, in microseconds.
     pub queue_time: u64,
 }

@@ -1,4 +1,4 @@
-//! Sends the application's response.
+//! Sends the response of the application.
 
 mod buffering;
 
@@ -17,25 +17,25 @@ use crate::control::Control;
 use crate::request_state::{Count, GcTime};
 use crate::settings::Settings;
 
-/// How far sending is.
+/// The progress of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// All that was passed has been sent, or will be without the application.
+    /// All passed bytes have been sent, or will be sent without the application.
     Sent,
-    /// What is buffered must become less first: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
+    /// The buffer is full: [wait](ResponseWriter::wait), then [flush](ResponseWriter::flush).
     Blocked,
 }
 
-/// How far the response is.
+/// The stage of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ResponseStage {
     Untouched,
     Begun,
-    /// The application has passed all of it.
+    /// The application has passed the whole response.
     Finished,
-    /// The connection was hijacked: the application sends the rest.
+    /// The application has hijacked the connection and sends the rest.
     Hijacked,
-    /// The client is gone, or did not take the response in time.
+    /// The client is gone, or did not receive the response in time.
     Broken,
 }
 
@@ -45,30 +45,30 @@ pub struct ResponseWriter<'a> {
     fd: BorrowedFd<'a>,
     in_flight: &'a mut InFlight,
     control: &'a Arc<Control>,
-    /// How much of the response may be buffered, in bytes.
+    /// Bytes of the response that may be buffered.
     budget: usize,
-    /// Whether what is beyond that may go to a file.
+    /// Whether further bytes may go to a file.
     may_spool: bool,
-    /// How long the client may take nothing, in milliseconds.
+    /// How long the client may receive nothing, in milliseconds.
     timeout: u64,
-    /// Since when it has taken nothing, in milliseconds of the monotonic clock.
+    /// The time since which the client has received nothing, in milliseconds of the monotonic clock.
     stalled: Option<u64>,
-    stage: Stage,
+    stage: ResponseStage,
     persistence: Persistence,
-    /// More of the body follows: small parts are held back (conn/unsent.rs).
+    /// More of the body follows: small parts are held back (conn/lent_buffer.rs).
     more_follows: bool,
     /// The request's body, if the application reads it while it arrives.
     body: Option<BodyStream<'a>>,
     is_tcp: bool,
-    /// The client is still to be told of a [cut](Self::end_by_close).
+    /// [`claim_response`](Self::claim_response) must set the socket to be [reset](Self::end_by_close).
     ends_by_close: bool,
 }
 
 impl<'a> ResponseWriter<'a> {
-    /// Most slices for one [`send`](Self::send): what one writev(2) takes (IOV_MAX on Linux and BSD).
-    pub const MOST_SLICES: usize = 1024;
+    /// The highest number of slices for one [`send`](Self::send): the limit of writev(2) (IOV_MAX on Linux and BSD).
+    pub const MAX_SLICES: usize = 1024;
 
-    /// `last` says that the connection closes after this response.
+    /// `last`: the connection closes after this response.
     pub(crate) fn new(
         fd: BorrowedFd<'a>,
         in_flight: &'a mut InFlight,
@@ -90,7 +90,7 @@ impl<'a> ResponseWriter<'a> {
             may_spool: true,
             timeout: settings.write_timeout,
             stalled: None,
-            stage: Stage::Untouched,
+            stage: ResponseStage::Untouched,
             persistence,
             more_follows: false,
             body: if let Content::Stream(body) = request.content { Some(body) } else { None },
@@ -99,11 +99,11 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> ResponseStage {
         self.stage
     }
 
-    /// What becomes of the connection after this response, for its head. To be called right before that is made.
+    /// Whether the connection persists after this response. Call this right before the head is made.
     pub fn persistence(&mut self) -> Persistence {
         let body_is_left = self.body.is_some_and(|body| !body.is_almost_read());
         if body_is_left || self.control.is_stopping() || self.control.is_draining() {
@@ -112,61 +112,61 @@ impl<'a> ResponseWriter<'a> {
         self.persistence
     }
 
-    /// Whether the connection stays open after this response, as far as is known now.
+    /// Whether the connection stays open after this response, as known so far.
     pub fn is_persistent(&self) -> bool {
         self.persistence != Persistence::Close
     }
 
-    /// Has the connection closed after this response.
+    /// Closes the connection after this response.
     pub fn close(&mut self) {
         self.persistence = Persistence::Close;
     }
 
-    /// Only the close of the connection ends this response, of which nothing has been sent. Until all of it has been, the end of the
-    /// process resets the connection (SO_LINGER, socket(7)), whatever ends the process: the client would take the part for the
-    /// whole. No effect on unix sockets.
+    /// Marks a response, of which nothing has been sent, as ended by the close of the connection only. If the process
+    /// ends before all of the response was sent, the kernel resets the connection (SO_LINGER, socket(7)): otherwise the
+    /// client would take a cut response for a whole one. No effect on unix sockets.
     pub fn end_by_close(&mut self) {
         self.close();
         self.ends_by_close = self.is_tcp;
     }
 
-    /// The response is whole, as far as this process sends it.
+    /// Called after this process has sent the last byte that it sends of the response.
     fn end_in_order(&mut self) {
         if std::mem::take(&mut self.in_flight.resets) {
-            // It fails only where that also did.
+            // This fails only where `reset_on_close` failed too.
             let _ = fastrack_sys::no_reset_on_close(self.fd);
         }
     }
 
-    /// The status of the response that is sent next, and the length of its head in bytes.
+    /// Notes the status of the response that is sent next, and the length of its head in bytes.
     pub fn describe(&mut self, status: u16, head: usize) {
         self.in_flight.sent.status = status;
         self.in_flight.sent.head = head as u64;
     }
 
-    /// The garbage collector has run, as the application has noticed. One thread at a time may call this.
+    /// Adds time of the garbage collector to the counters. Only one thread at a time may call this.
     #[inline]
     pub fn count_gc(&self, time: GcTime) {
-        // A forked child has its parent's counters.
+        // A forked child shares the counters of its parent.
         if time != GcTime::default() && !self.control.is_closed() {
             self.control.counters().add(Count::GcInRequests, time.in_requests);
             self.control.counters().add(Count::GcOutside, time.outside);
         }
     }
 
-    /// Whether nothing was sent yet, so that a different response still can be.
+    /// Whether nothing was sent yet: another response is still possible.
     pub fn is_untouched(&self) -> bool {
-        self.stage == Stage::Untouched
+        self.stage == ResponseStage::Untouched
     }
 
     /// Whether sending has failed.
     pub fn is_broken(&self) -> bool {
-        self.stage == Stage::Broken
+        self.stage == ResponseStage::Broken
     }
 
-    /// Sends slices without blocking, at most [`MOST_SLICES`](Self::MOST_SLICES) of them.
+    /// Sends slices without blocking, at most [`MAX_SLICES`](Self::MAX_SLICES) of them.
     ///
-    /// What the socket does not take is copied, so the caller may free the slices. Must not be called while blocked.
+    /// Unsent bytes are copied, so the caller may free the slices. Must not be called while blocked.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
         if self.in_flight.sent.is_logged() {
             self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
@@ -188,9 +188,9 @@ impl<'a> ResponseWriter<'a> {
                 return Ok(Progress::Sent);
             }
         }
-        self.stage = Stage::Begun;
+        self.stage = ResponseStage::Begun;
         let progress = self.go_on();
-        // The helper may have looked before that was there.
+        // The helper may have looked before the bytes were lent.
         if holds && self.in_flight.is_seen() {
             self.flush()
         } else {
@@ -198,49 +198,48 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    /// Whether these may wait for the next ones to go with them.
+    /// Whether the slices may be held back to be sent with the next ones.
     fn may_hold(&mut self, slices: &[IoSlice<'_>]) -> bool {
         !self.in_flight.is_seen() && self.in_flight.write_buf().has_room_for(slices, self.budget)
     }
 
-    /// Says whether more of the body is about to be sent: then what is sent until then may be held back, for milliseconds.
+    /// Notes whether more of the body follows. If so, small parts may be held back for some milliseconds.
     pub fn set_more_follows(&mut self, more_follows: bool) {
         self.more_follows = more_follows;
     }
 
-    /// Takes back what the helper may send, and sends it: no more of the response is passed.
+    /// Takes the buffer back from the helper and sends it, when no more of the response is passed.
     #[inline]
     pub(crate) fn release(&mut self) {
-        // A forked child has a copy of its parent's bytes. A failure marks the response as broken.
+        // The bytes in a forked child are the parent's to send. A failure marks the response as broken.
         if self.in_flight.is_lent() && !self.control.is_closed() {
             let _ = self.take_back().and_then(|()| self.flush_buffered());
         }
     }
 
-    /// A head and the first `length` bytes of a file, which are a chunk and the last one if that `ends_chunk`, for
-    /// [`send_pushed`](Self::send_pushed). Must not be called while blocked; nothing can be sent after it.
+    /// Buffers a head and the first `length` bytes of a file, for [`send_pushed`](Self::send_pushed). With `ends_chunk`
+    /// the file is the data of the last chunk. Must not be called while blocked; nothing can be sent after the file.
     ///
-    /// If the file turns out to be shorter the connection is reset.
+    /// The connection is reset if the file is shorter.
     pub fn push_file(&mut self, head: &[u8], file: File, length: u64, ends_chunk: bool) -> io::Result<()> {
         self.claim_response()?;
         let pushed = self.in_flight.write_buf().push(&[IoSlice::new(head)], 0);
         self.note(pushed.map(|()| 0))?;
         self.in_flight.sent.passed += head.len() as u64 + length;
         self.in_flight.write_buf().push_file(file, length, ends_chunk);
-        self.stage = Stage::Begun;
+        self.stage = ResponseStage::Begun;
         Ok(())
     }
 
-    /// Sends a file that was pushed. What the socket does not take at once is sent without the application.
+    /// Sends a pushed file. The rest that the socket does not accept at once is sent without the application.
     pub fn send_pushed(&mut self) {
         // A failure marks the response as broken.
         let _ = self.flush_buffered();
     }
 
-    /// Sends an interim response (RFC 9110 §15.2). It is skipped if the client is slow in taking what was sent
-    /// before.
+    /// Sends an interim response (RFC 9110 §15.2). Skips it if the socket is full.
     pub fn send_interim(&mut self, bytes: &[u8]) {
-        if self.stage != Stage::Untouched {
+        if self.stage != ResponseStage::Untouched {
             return;
         }
         match write_buf::send(self.fd, bytes) {
@@ -249,14 +248,14 @@ impl<'a> ResponseWriter<'a> {
             Ok(sent) => {
                 let pushed = self.in_flight.write_buf().push(&[IoSlice::new(bytes)], sent);
                 if self.claim_response().is_ok() {
-                    self.stage = if pushed.is_ok() { Stage::Begun } else { Stage::Broken };
+                    self.stage = if pushed.is_ok() { ResponseStage::Begun } else { ResponseStage::Broken };
                 }
             }
-            Err(_) => self.stage = Stage::Broken,
+            Err(_) => self.stage = ResponseStage::Broken,
         }
     }
 
-    /// Sends more of what is buffered.
+    /// Sends more of the buffered bytes.
     pub fn flush(&mut self) -> io::Result<Progress> {
         self.take_back()?;
         self.flush_buffered()?;
@@ -270,11 +269,11 @@ impl<'a> ResponseWriter<'a> {
 
     /// Fails if the helper has answered the client or reset the connection.
     fn claim_response(&mut self) -> io::Result<()> {
-        if self.stage == Stage::Untouched && !self.in_flight.active().claim_response() {
-            self.stage = Stage::Broken;
+        if self.stage == ResponseStage::Untouched && !self.in_flight.active().claim_response() {
+            self.stage = ResponseStage::Broken;
             return Err(io::ErrorKind::TimedOut.into());
         }
-        // Not before: an answer of the helper's would be lost.
+        // Only after the claim: before it, the reset could lose a response of the helper.
         if std::mem::take(&mut self.ends_by_close) {
             self.in_flight.resets = fastrack_sys::reset_on_close(self.fd).is_ok();
         }
@@ -287,20 +286,20 @@ impl<'a> ResponseWriter<'a> {
             Ok(taken) => {
                 self.in_flight.sent.taken += taken as u64;
                 self.in_flight.note_sent(taken);
-                self.end(Stage::Begun);
+                self.end(ResponseStage::Begun);
                 self.stalled = None;
             }
             Err(error) => {
                 self.in_flight.note_failure(&error);
-                self.stage = Stage::Broken;
+                self.stage = ResponseStage::Broken;
                 return Err(error);
             }
         }
         Ok(self.progress())
     }
 
-    /// The application has passed the whole response; what is buffered of it is sent without it. While there is no room for that this
-    /// returns Blocked, and is to be called again after a [wait](Self::wait) and a [flush](Self::flush).
+    /// Called after the application has passed the whole response: the buffered rest is sent without the application.
+    /// Returns Blocked if the rest has no room. Then [wait](Self::wait), [flush](Self::flush), and call this again.
     pub fn finish(&mut self) -> Progress {
         self.release();
         if self.in_flight.write_buf().is_empty() {
@@ -309,34 +308,34 @@ impl<'a> ResponseWriter<'a> {
         } else if !self.may_leave_rest() {
             return Progress::Blocked;
         }
-        self.end(Stage::Finished);
+        self.end(ResponseStage::Finished);
         Progress::Sent
     }
 
-    /// Claims the client before a [hijack](Self::hand_over). False when a response has begun, or the helper has
+    /// Claims the client before a [hijack](Self::hand_over). Returns false if a response has begun, or the helper has
     /// answered.
     pub fn claim(&mut self) -> bool {
-        self.stage == Stage::Untouched && self.in_flight.active().claim_response()
+        self.stage == ResponseStage::Untouched && self.in_flight.active().claim_response()
     }
 
-    /// Hijack: the application has a copy of the connection's descriptor and sends the rest.
+    /// Completes a hijack: the application has a copy of the descriptor and sends the rest.
     pub fn hand_over(&mut self) {
         self.release();
-        self.end(Stage::Hijacked);
+        self.end(ResponseStage::Hijacked);
         self.end_in_order();
         self.in_flight.active().set_complete();
     }
 
-    /// Nothing mends a broken response.
-    fn end(&mut self, stage: Stage) {
-        if self.stage != Stage::Broken {
+    /// Sets the stage, unless the response is broken.
+    fn end(&mut self, stage: ResponseStage) {
+        if self.stage != ResponseStage::Broken {
             self.stage = stage;
         }
     }
 
-    /// The response cannot be completed: the connection will be reset, so that the client can tell.
+    /// Gives the response up: the connection will be reset, which tells the client that the response is cut.
     pub fn abandon(&mut self) {
-        self.stage = Stage::Broken;
+        self.stage = ResponseStage::Broken;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the rest of a response goes that the application has passed, and the client has not taken.
+//! Room for the unsent rest of a response after the application has passed it: in memory, or in a file.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -11,22 +11,22 @@ use std::sync::Arc;
 use crate::control::Control;
 use crate::settings::{own_descriptors, Settings};
 
-/// Directories for temporary files that each system has.
-const COMMON: [&str; 2] = ["/tmp", "/var/tmp"];
+/// Directories for temporary files on every system.
+const COMMON_DIRECTORIES: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Most bytes of responses that a worker keeps in memory for clients to take, once the application has passed them.
-const MOST_IN_MEMORY: usize = 32 * 1024 * 1024;
+/// Bytes of finished responses that a worker keeps in memory for slow clients.
+const MAX_UNSENT_IN_MEMORY: usize = 32 * 1024 * 1024;
 
-/// The rest of a response that is no longer than this stays in memory in any case: a connection that waits for a request takes as much.
+/// A rest of a response up to this length always stays in memory, in bytes: an idle connection takes as much.
 pub(super) const SHORT_REST: usize = 16 * 1024;
 
 /// Makes spools: files without a name, which vanish with the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Spooling {
     directory: PathBuf,
-    /// How much of a response goes to its spool, in bytes.
+    /// The longest spool of a response, in bytes.
     pub most: u64,
-    /// A descriptor with this number or a greater one is left to the application: the kernel gives the lowest that is free.
+    /// Descriptors from this number on are reserved for the application: the kernel assigns the lowest free number.
     reserved: usize,
     /// Bytes of responses that are [kept](Self::keep) in memory.
     in_memory: Arc<AtomicUsize>,
@@ -34,7 +34,7 @@ pub(crate) struct Spooling {
 
 impl Spooling {
     pub fn new(settings: &Settings) -> Self {
-        // To write more would end the process (SIGXFSZ, setrlimit(2)).
+        // A longer file would end the process (SIGXFSZ, setrlimit(2)).
         let most = settings.max_response_spool.min(fastrack_sys::file_size_limit());
         Spooling {
             directory: settings.tmpdir.clone(),
@@ -54,7 +54,7 @@ impl Spooling {
         Ok((file, Tracked { fd, control: Arc::clone(control) }))
     }
 
-    /// The directory is made again if somebody has removed it. If it is of no use any more, another one will do.
+    /// Makes the directory again if it was removed. Falls back to the common directories if it cannot be used.
     fn new_file(&self) -> io::Result<File> {
         let mut made = tempfile::tempfile_in(&self.directory);
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
@@ -62,17 +62,19 @@ impl Spooling {
         {
             made = tempfile::tempfile_in(&self.directory);
         }
-        made.or_else(|error| COMMON.iter().find_map(|other| tempfile::tempfile_in(other).ok()).ok_or(error))
+        made.or_else(|error| {
+            COMMON_DIRECTORIES.iter().find_map(|other| tempfile::tempfile_in(other).ok()).ok_or(error)
+        })
     }
 
-    /// Room in memory for the rest of a response. None if that would be too much, with those of all other clients.
+    /// Reserves room in memory for the rest of a response. None if the rests of all clients would exceed the limit.
     pub fn keep(&self, bytes: usize) -> Option<Kept> {
-        let room = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MOST_IN_MEMORY);
+        let room = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_UNSENT_IN_MEMORY);
         self.in_memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
         Some(Kept { bytes, in_memory: Arc::clone(&self.in_memory) })
     }
 
-    /// What the log says when a spool cannot be made or written.
+    /// The log line for a spool that cannot be made or written.
     pub fn explain(&self, error: &io::Error) -> String {
         format!(
             "cannot keep the rest of a response in {} ({error}): workers have to wait for slow clients",
@@ -81,7 +83,7 @@ impl Spooling {
     }
 }
 
-/// A forked child also lets go of this descriptor until this is dropped. To be dropped before the descriptor is closed.
+/// Makes a forked child close this descriptor too. Must be dropped before the descriptor is closed.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     fd: RawFd,
@@ -94,7 +96,7 @@ impl Drop for Tracked {
     }
 }
 
-/// Room in memory for the rest of a response, until this is dropped.
+/// Reserved room in memory for the rest of a response. Drop releases the room.
 #[derive(Debug)]
 pub(crate) struct Kept {
     bytes: usize,
@@ -137,10 +139,10 @@ mod tests {
     #[test]
     fn all_responses_share_the_room_in_memory_and_give_it_back() {
         let spooling = Spooling::new(&Settings::default());
-        let most = spooling.keep(MOST_IN_MEMORY).expect("all of it");
+        let most = spooling.keep(MAX_UNSENT_IN_MEMORY).expect("all of it");
         assert!(spooling.clone().keep(1).is_none() && spooling.keep(usize::MAX).is_none());
         drop(most);
-        let halves = [(); 2].map(|()| spooling.keep(MOST_IN_MEMORY / 2));
+        let halves = [(); 2].map(|()| spooling.keep(MAX_UNSENT_IN_MEMORY / 2));
         assert!(halves.iter().all(Option::is_some) && spooling.keep(1).is_none());
     }
 }

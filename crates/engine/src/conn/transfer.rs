@@ -1,4 +1,4 @@
-//! What of a connection another process needs to go on with it.
+//! The state of a connection that another process needs to continue it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -8,22 +8,23 @@ use fastrack_http::{percent_decode, Error, Status};
 use super::body::BufferedBody;
 use super::read_buf::{ReadBuf, ReadBufPool};
 use super::write_buf::FilePart;
-use super::{Connection, State, Step};
+use super::{Connection, ConnectionState, Step};
 use crate::settings::Settings;
 
-/// How far a connection is. The numbers are those in a handoff message.
+/// The state of a connection in a handoff message, with its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing, or the beginning of a request, or a whole one that is still as received.
+    /// Nothing, or the received bytes of a request, complete or not.
     Request = 0,
     /// A request with a decoded body.
     WholeBody = 1,
-    /// A request with the beginning of a body.
+    /// A request with a part of a body.
     PartOfBody = 2,
-    /// The rest of a response, after which the connection is kept alive, or closed.
+    /// The rest of a response. The connection is kept alive after it.
     Response = 3,
+    /// The rest of a response. The connection is closed after it.
     LastResponse = 4,
-    /// Refused: see [`Connection::drain`].
+    /// A refused request: see [`Connection::drain`].
     Draining = 5,
 }
 
@@ -35,7 +36,7 @@ impl Kind {
             .find(|kind| *kind as u8 == number)
     }
 
-    /// Whether it is the client's turn: to take a response, or to send the rest of a body.
+    /// Whether the connection waits for its client, to receive a response or to send the rest of a body.
     pub fn needs_client(self) -> bool {
         !matches!(self, Kind::Request | Kind::WholeBody)
     }
@@ -48,17 +49,18 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Transfer<'a> {
     pub kind: Kind,
-    /// What was received. Then the decoded body, or the rest of a response. Then what came after the request; or what
-    /// brings a decoder to where this one is, for a part of a body.
+    /// First the received bytes, then the decoded body or the rest of a response, then the bytes after the request. For
+    /// a part of a body the last part is the input that brings another decoder to the same position.
     pub parts: [Cow<'a, [u8]>; 3],
-    /// What is in a file: the body, or a part of the rest of a response, after the bytes or [before](Self::is_spool) them.
-    /// Where it begins, and its length. Without a file, `length` is until when input is [discarded](Connection::drain).
+    /// The file of a body, or of a part of the response that follows the bytes or [precedes](Self::is_spool) them.
     pub file: Option<&'a File>,
+    /// The start of the part in the file, in bytes.
     pub offset: u64,
+    /// The length of the part in bytes. For [`Kind::Draining`], the end of the [drain](Connection::drain).
     pub length: u64,
     /// Whether the end of the last chunk follows the file.
     pub ends_chunk: bool,
-    /// Whether the file is before the bytes of the rest of a response.
+    /// Whether the file precedes the bytes of the rest of a response.
     pub is_spool: bool,
 }
 
@@ -77,27 +79,27 @@ impl<'a> Transfer<'a> {
 }
 
 impl Connection {
-    /// What another process needs to go on; None while the application reads the body, or the disk thread writes it.
+    /// The state that another process needs; None while the application reads the body, or the disk thread writes it.
     pub fn transfer(&self) -> Option<Transfer<'_>> {
         let buf = self.read_buf.as_deref();
         let [received, decoded, rest] =
             buf.map_or([&[][..]; 3], |buf| [&buf.bytes[..], &buf.decoded[..], &buf.rest[..]]);
         let head = buf.map_or(0, |buf| buf.head.len);
         Some(match &self.state {
-            State::Head | State::Unread | State::Body(BufferedBody::None) => {
+            ConnectionState::Head | ConnectionState::Unread | ConnectionState::Body(BufferedBody::None) => {
                 Transfer::new(Kind::Request, [received, &[], &[]])
             }
-            State::Body(BufferedBody::InPlace(length)) => {
+            ConnectionState::Body(BufferedBody::InPlace(length)) => {
                 let kind = if received.len() < head + length { Kind::PartOfBody } else { Kind::Request };
                 Transfer::new(kind, [received, &[], &[]])
             }
-            // It is complete soon.
-            State::Body(BufferedBody::Decoded { storage, .. })
+            // The write is done soon.
+            ConnectionState::Body(BufferedBody::Decoded { storage, .. })
                 if storage.is_being_written() || storage.is_due() =>
             {
                 return None
             }
-            State::Body(BufferedBody::Decoded { frame, storage }) => {
+            ConnectionState::Body(BufferedBody::Decoded { frame, storage }) => {
                 let mut transfer = Transfer::new(Kind::WholeBody, [received, decoded, rest]);
                 if let Some(replay) = frame.replay() {
                     transfer.kind = Kind::PartOfBody;
@@ -106,7 +108,7 @@ impl Connection {
                 let (file, length) = storage.file().unzip();
                 Transfer { file, length: length.unwrap_or_default(), ..transfer }
             }
-            State::Sending { keep_alive, .. } => {
+            ConnectionState::Sending { keep_alive, .. } => {
                 let kind = if *keep_alive { Kind::Response } else { Kind::LastResponse };
                 let transfer = Transfer::new(kind, [received, self.write_buf.bytes(), rest]);
                 match self.write_buf.file() {
@@ -121,15 +123,15 @@ impl Connection {
                     },
                 }
             }
-            State::Draining { latest } => {
+            ConnectionState::Draining { latest } => {
                 Transfer { length: *latest, ..Transfer::new(Kind::Draining, [&[]; 3]) }
             }
-            State::Stream(_) => return None,
+            ConnectionState::Stream(_) => return None,
         })
     }
 
-    /// Goes on with what was transferred of another process's connection, whose parts are in the buffer. Says how far its
-    /// request is.
+    /// Continues a connection of another process, whose [parts](Transfer::parts) are in the buffer. Returns its next
+    /// step.
     pub fn load(
         &mut self,
         mut buf: Box<ReadBuf>,
@@ -148,7 +150,7 @@ impl Connection {
                 self.read_buf = Some(buf);
                 return match loaded {
                     Ok(body) => {
-                        self.state = State::Body(body);
+                        self.state = ConnectionState::Body(body);
                         if kind == Kind::WholeBody {
                             Step::Ready
                         } else {
@@ -162,14 +164,14 @@ impl Connection {
                 let part =
                     |file| FilePart { _tracked: None, file, offset, left: length, ends_chunk, is_spool };
                 self.write_buf.load(&buf.decoded, file.map(part));
-                // Nobody knows here whether the end of the process resets it: then its end in order undoes that.
+                // The other process may have set the socket to be reset. `resets` makes `end_in_order` undo that.
                 let is_last = kind == Kind::LastResponse;
-                self.state = State::Sending { keep_alive: !is_last, resets: is_last, _kept: None };
-                // Nobody knows here whether the client is still sending: then the close has to linger.
+                self.state = ConnectionState::Sending { keep_alive: !is_last, resets: is_last, _kept: None };
+                // The client may still be sending. Then the close has to linger.
                 self.last_read_was_full = is_last;
                 buf.decoded.clear();
             }
-            Kind::Draining => self.state = State::Draining { latest: length },
+            Kind::Draining => self.state = ConnectionState::Draining { latest: length },
         }
         if buf.bytes.is_empty() && buf.rest.is_empty() {
             pool.give_back(buf);
@@ -180,7 +182,7 @@ impl Connection {
     }
 }
 
-/// What comes besides the bytes: see [`Transfer`].
+/// A received [`Transfer`], without its bytes.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub kind: Kind,

@@ -1,4 +1,4 @@
-//! The part of a response that the client has not taken yet.
+//! The unsent part of a response.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -7,38 +7,38 @@ use std::os::unix::fs::FileExt;
 
 use super::spool::Tracked;
 
-/// What is sent of a file before other connections get a turn, in bytes.
-const FILE_SLICE: usize = 2 * 1024 * 1024;
+/// Bytes of a file that are sent before other connections get a turn.
+const FILE_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
-/// Slices shorter than this altogether are copied and sent as one, in bytes. writev(2) costs the kernel a quarter
-/// of a microsecond more than send(2), over TCP and on unix sockets, at any length up to here; the copy costs less.
-const JOINED: usize = 16 * 1024;
+/// Slices up to this total length are copied and sent as one, in bytes. Up to this length, a writev(2) costs a quarter
+/// of a microsecond more than a send(2), over TCP and on unix sockets, and the copy costs less.
+const MAX_JOINED: usize = 16 * 1024;
 
-/// What follows a file that is sent as a chunk, the last one.
+/// The end of a chunk and the last chunk, after a file that is sent as a chunk.
 const CHUNK_ENDS: &[u8] = b"\r\n0\r\n\r\n";
 
 #[derive(Debug)]
 pub(super) struct FilePart {
-    /// Before the file, because it is dropped before.
+    // INVARIANT: declared before `file`, because it must be dropped first.
     pub _tracked: Option<Tracked>,
     pub file: File,
     pub offset: u64,
     pub left: u64,
-    /// It is a chunk.
+    /// [`CHUNK_ENDS`] follows the file.
     pub ends_chunk: bool,
-    /// It holds what was passed before the bytes, which go to its end when they are too many.
+    /// The file is a spool: it precedes the bytes of the buffer, and too many bytes are moved to its end.
     pub is_spool: bool,
 }
 
-/// Bytes in the order in which they are to be sent, and then perhaps a file. Or a spool, and then the bytes.
+/// Unsent bytes, followed by an optional file; or a spool, followed by the bytes.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuf {
     bytes: Vec<u8>,
     sent: usize,
     file: Option<Box<FilePart>>,
-    /// The last flush stopped to let others have a turn, not because the socket was full.
+    /// The last flush stopped at [`FILE_BYTES_PER_TURN`], not at a full socket.
     more: bool,
-    /// The spool has no room, or cannot be written.
+    /// The spool is full, or cannot be written.
     pub spool_ended: bool,
 }
 
@@ -55,7 +55,7 @@ impl WriteBuf {
         self.bytes.len() - self.sent
     }
 
-    /// Whether the socket may take more right away.
+    /// Whether the socket may accept more right away.
     pub fn has_more_to_send(&self) -> bool {
         self.more
     }
@@ -68,7 +68,7 @@ impl WriteBuf {
         self.spool_ended = false;
     }
 
-    /// Adds the slices, without their first `sent` bytes. Fails with OutOfMemory, and then nothing of them was added.
+    /// Adds the slices without their first `sent` bytes. Adds nothing if this fails with OutOfMemory.
     pub fn push(&mut self, slices: &[IoSlice<'_>], sent: usize) -> io::Result<()> {
         fastrack_sys::reserve(&mut self.bytes, total(slices) - sent)?;
         let mut skip = sent;
@@ -80,7 +80,7 @@ impl WriteBuf {
         Ok(())
     }
 
-    /// Adds the slices, which have `total` bytes, and fails as [`push`](Self::push).
+    /// Adds the slices, `total` bytes together. Fails as [`push`](Self::push) does.
     #[inline]
     fn push_all(&mut self, slices: &[IoSlice<'_>], total: usize) -> io::Result<()> {
         fastrack_sys::reserve(&mut self.bytes, total)?;
@@ -88,15 +88,15 @@ impl WriteBuf {
         Ok(())
     }
 
-    /// Adds the first `length` bytes of a file, and the end of the last chunk after them if that `ends_chunk`. Nothing
-    /// can be added to that.
+    /// Adds the first `length` bytes of a file, and [`CHUNK_ENDS`] if the file `ends_chunk`. Nothing can be added after
+    /// a file.
     pub fn push_file(&mut self, file: File, length: u64, ends_chunk: bool) {
         let part = FilePart { _tracked: None, file, offset: 0, left: length, ends_chunk, is_spool: false };
         self.file = Some(Box::new(part));
     }
 
-    /// Moves the bytes to the end of the spool, which `create` makes if there is none. False if the spool would be longer than
-    /// `most` bytes. Nothing has changed then, and after a failure.
+    /// Moves the bytes to the end of the spool, and makes the spool by `create` if there is none. Returns false if the
+    /// spool would exceed `most` bytes. Changes nothing in that case, or if this fails.
     pub fn spool(
         &mut self,
         most: u64,
@@ -126,17 +126,17 @@ impl WriteBuf {
         Ok(true)
     }
 
-    /// Whether a part of what was passed is in a file, and is sent before the bytes.
+    /// Whether a spool precedes the bytes.
     pub fn has_spool(&self) -> bool {
         self.file.as_ref().is_some_and(|part| part.is_spool)
     }
 
-    /// Whether a file of the application's follows the bytes.
+    /// Whether a file of the application follows the bytes.
     pub fn has_file(&self) -> bool {
         self.file.as_ref().is_some_and(|part| !part.is_spool)
     }
 
-    /// The bytes that are left, before the [file](Self::file), or after it if that is a spool.
+    /// The unsent bytes: before the [file](Self::file), or after a spool.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
@@ -145,22 +145,22 @@ impl WriteBuf {
         self.file.as_deref()
     }
 
-    /// Takes over what another process has not sent: bytes, and a part of a file.
+    /// Takes over the unsent bytes and file of another process.
     pub(super) fn load(&mut self, bytes: &[u8], file: Option<FilePart>) {
         self.bytes.extend_from_slice(bytes);
         self.file = file.map(Box::new);
     }
 
-    /// Whether slices, and what the buffer holds, are short enough to be sent as one, and no more than `most` bytes.
+    /// Whether the slices and the buffered bytes are short enough to be sent as one, and at most `most` bytes.
     pub fn has_room_for(&self, slices: &[IoSlice<'_>], most: usize) -> bool {
-        self.len() + total(slices) <= most.min(JOINED)
+        self.len() + total(slices) <= most.min(MAX_JOINED)
     }
 
-    /// Sends slices, after what the buffer holds: it takes what the socket does not. It is empty after a failure. Returns how much the
-    /// socket took.
+    /// Sends the buffered bytes and then the slices, and buffers the bytes that the socket does not accept. The buffer
+    /// is empty after a failure. Returns the number of bytes sent.
     pub fn send(&mut self, fd: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let total = total(slices);
-        if total <= JOINED && (slices.len() != 1 || self.has_bytes()) {
+        if total <= MAX_JOINED && (slices.len() != 1 || self.has_bytes()) {
             self.push_all(slices, total)?;
             return self.flush_bytes(fd, false).inspect_err(|_| self.clear());
         }
@@ -179,7 +179,8 @@ impl WriteBuf {
         Ok(before + sent)
     }
 
-    /// Returns how much the socket took. Fails with UnexpectedEof if a file turns out to be shorter than its length.
+    /// Sends the buffered bytes and the file. Returns the number of bytes sent. Fails with UnexpectedEof if the file is
+    /// shorter than its length.
     pub fn flush(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         self.more = false;
         let mut total = 0;
@@ -192,7 +193,7 @@ impl WriteBuf {
         if let Some(part) = &mut self.file {
             total += part.send(fd)?;
             if part.left > 0 {
-                self.more = total >= FILE_SLICE;
+                self.more = total >= FILE_BYTES_PER_TURN;
                 return Ok(total);
             }
             let end = if part.ends_chunk { CHUNK_ENDS } else { b"" };
@@ -203,7 +204,7 @@ impl WriteBuf {
         Ok(total)
     }
 
-    /// What fills no packet waits for the file if one `follows`.
+    /// Sends the bytes. If a file `follows`, an incomplete packet waits for the file.
     fn flush_bytes(&mut self, fd: BorrowedFd<'_>, follows: bool) -> io::Result<usize> {
         let mut total = 0;
         while self.has_bytes() {
@@ -232,7 +233,7 @@ impl WriteBuf {
         self.bytes.capacity()
     }
 
-    /// Frees an empty buffer that is larger than `most` bytes.
+    /// Frees an empty buffer with a capacity above `most` bytes.
     pub fn shrink(&mut self, most: usize) {
         if !self.has_bytes() && self.bytes.capacity() > most {
             self.bytes = Vec::new();
@@ -244,8 +245,9 @@ impl WriteBuf {
 impl FilePart {
     fn send(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let mut total = 0;
-        while self.left > 0 && total < FILE_SLICE {
-            let most = usize::try_from(self.left).unwrap_or(FILE_SLICE).min(FILE_SLICE - total);
+        while self.left > 0 && total < FILE_BYTES_PER_TURN {
+            let budget = FILE_BYTES_PER_TURN - total;
+            let most = usize::try_from(self.left).unwrap_or(budget).min(budget);
             match retry(|| fastrack_sys::send_file(fd, &self.file, self.offset, most))? {
                 None => break,
                 Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -274,7 +276,7 @@ fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(retry(|| fastrack_sys::send_more(fd, bytes))?.unwrap_or(0))
 }
 
-/// Repeats a call that a signal interrupts. None when it would block.
+/// Repeats a call that a signal interrupts. None if the call would block.
 fn retry(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match call() {

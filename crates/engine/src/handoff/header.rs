@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// The version of the layout of messages and of the flags. A new master with another one makes a queue of its own, and a
-/// message with another one is refused. Count it up with each change of either.
+/// The version of the layout of messages and of the shared flags. Increment it with each change of either. A new master
+/// with another version makes its own queue, and a message of another version is refused.
 pub(super) const LAYOUT: &str = "fastrak6";
 
 /// The first bytes of a message.
 pub(super) const MAGIC: &[u8] = LAYOUT.as_bytes();
 
-/// How long a header is, in bytes.
+/// The length of a header, in bytes.
 pub(super) const HEADER: usize = 88;
 
 /// The fixed part of a message.
@@ -20,20 +20,20 @@ pub(super) struct Header {
     pub peer: Option<SocketAddr>,
     /// The listener's id in the settings.
     pub listener: u64,
-    /// How many bytes there are of each part.
+    /// The length of each part, in bytes.
     pub lengths: [usize; 3],
     pub served: u32,
-    /// The clock is the same for all processes.
+    /// In milliseconds of the monotonic clock, which all processes share.
     pub deadline: u64,
     pub arrived: u64,
-    /// The offset and the length in the file.
+    /// The offset in the file, and the number of bytes from there.
     pub file: [u64; 2],
 }
 
-/// Flags of a connection. In the message they are bits of one byte, the first one the lowest.
+/// Flags of a connection: bits of one byte in the message, the first flag in the lowest bit.
 #[derive(Clone, Copy)]
 pub(super) struct Flags {
-    /// There is a file: see [`Transfer::file`](crate::conn::Transfer::file).
+    /// A file travels with the message: see [`Transfer::file`](crate::conn::Transfer::file).
     pub has_file: bool,
     /// See [`Transfer::ends_chunk`](crate::conn::Transfer::ends_chunk).
     pub ends_chunk: bool,
@@ -97,7 +97,7 @@ impl Header {
     }
 }
 
-/// 1, the port, and the address as IPv6; zeros if there is none.
+/// Writes 1, the port, and the address as IPv6; zeros without an address.
 fn put_peer(message: &mut Vec<u8>, peer: Option<SocketAddr>) {
     let address = match peer.map(|peer| peer.ip()) {
         None => Ipv6Addr::UNSPECIFIED,

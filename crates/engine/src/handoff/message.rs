@@ -1,4 +1,4 @@
-//! A handoff message: one connection with what has been read of it. A [`Header`], and the bytes.
+//! A handoff message: one connection with the bytes that were read from it, after a [`Header`].
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -13,13 +13,13 @@ use crate::accept::Client;
 use crate::conn::{Connection, Kind, Loaded, ReadBufPool, Step, Transfer};
 use crate::settings::Settings;
 
-/// How many bytes of a connection go into the message itself. More of them go into a file beside it.
+/// Bytes of a connection that fit into the message itself. More bytes go into a file beside the message.
 const INLINE: usize = 16 * 1024;
 
-/// Sends a connection, which stays the sender's as well. Fails with Unsupported if the application reads its body.
+/// Sends a connection. The sender's copy stays open. Fails with Unsupported if the application reads the body.
 pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
     let mut transfer = connection.transfer().ok_or(io::ErrorKind::Unsupported)?;
-    // The rest of a long response stays in that file: the receiver sends it from there.
+    // The long rest of a response goes into a separate file, from which the receiver sends.
     let long = transfer.kind.is_response() && transfer.file.is_none() && transfer.parts[1].len() > INLINE;
     let unsent = if long { Some(memory_file_of(&[std::mem::take(&mut transfer.parts[1])])?) } else { None };
     if let Some((file, length)) = &unsent {
@@ -57,16 +57,16 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
     send_message(queue, &message, &fds)
 }
 
-/// A file in memory with these bytes, and its length.
+/// Returns a memory file with these bytes, and their number.
 fn memory_file_of(parts: &[Cow<'_, [u8]>]) -> io::Result<(File, u64)> {
     let mut file = memory_file(0)?;
     parts.iter().try_for_each(|part| file.write_all(part))?;
     Ok((file, parts.iter().map(|part| part.len() as u64).sum()))
 }
 
-/// Receives a connection and says how far its request is. If its listener is not known here, it counts as one of
-/// the first listener. Fails with WouldBlock when there is none, and with InvalidData when the message cannot be
-/// used.
+/// Receives a connection, and returns the step of its request. A connection of a listener that this worker does not
+/// have counts as one of the first listener. Fails with WouldBlock if the queue is empty, and with InvalidData if the
+/// message cannot be used.
 pub(super) fn receive(
     queue: BorrowedFd<'_>,
     settings: &Settings,
@@ -104,7 +104,7 @@ pub(super) fn receive(
                 return Ok((connection, Step::Refuse(Error::Memory)));
             }
             other => {
-                // Nobody takes the part of a response that has been sent for all of it.
+                // A reset tells the client that the response is cut.
                 let _ = fastrack_sys::reset_on_close(connection.as_fd());
                 return Err(other.err().unwrap_or_else(unknown));
             }
@@ -118,7 +118,7 @@ pub(super) fn receive(
     Ok((connection, step))
 }
 
-/// How far the next connection in the queue is; None if there is none, or not one of this version.
+/// The kind of the next connection in the queue; None if the queue is empty or the message has another version.
 pub(super) fn next_kind(queue: BorrowedFd<'_>) -> Option<Kind> {
     let mut start = [0; MAGIC.len() + 2];
     let peeked = peek_message(queue, &mut start).ok()?;
@@ -185,7 +185,7 @@ mod tests {
         (other, received, writer.join().expect("no panic").expect("written"))
     }
 
-    /// Reads all that is there, and writes what is long to a file.
+    /// Reads everything that has arrived, and writes long bodies to a file.
     fn read(connection: &mut Connection, settings: &Settings, pool: &mut ReadBufPool) -> Step {
         let disk = Disk::new(Spooling::new(settings)).expect("a waker");
         loop {
@@ -212,7 +212,7 @@ mod tests {
                 assert_eq!(body.len() as u64, length);
                 body
             }
-            Content::Stream(_) => panic!("nobody asked for one"),
+            Content::Stream(_) => panic!("streaming is off"),
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_request_travels_with_it() {
+    fn a_pipelined_request_travels_with_the_first_one() {
         for body in ["Content-Length: 2\r\n\r\nab", "Transfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"]
         {
             let request =
@@ -263,11 +263,11 @@ mod tests {
         let (connection, step) =
             receive(receiver.as_fd(), &knowing(&[6]), &mut ReadBufPool::default()).expect("receive");
         assert!(!connection.has_begun() && step == Step::Wait);
-        assert_eq!(connection.listener, 0, "one of the first where its own is not known");
+        assert_eq!(connection.listener, 0, "the first listener stands for an unknown one");
     }
 
     #[test]
-    fn a_part_of_a_request_goes_on_wherever_it_is_cut() {
+    fn a_part_of_a_request_is_continued_wherever_it_is_cut() {
         let body = vec![b'b'; 1_100_000];
         let plain = [&b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1100000\r\n\r\n"[..], &body].concat();
         let head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_connection_is_refused() {
+    fn messages_of_another_layout_are_refused() {
         let (sender, receiver) = message_queue().expect("a queue");
         for message in [
             &b"x"[..],

@@ -1,7 +1,7 @@
-//! Handing connections from one worker to another, so that no client waits for a busy worker while another is idle.
+//! Hands connections from one worker to another, so that no client waits for a busy worker while another is idle.
 //!
-//! All workers share a queue of connections, first come first served, and a page of memory that says who is idle.
-//! The queue is a socket: what is in it when a worker dies stays there for the next one.
+//! All workers share a queue of connections, first come first served, and a page of memory with their idle flags. The
+//! queue is a socket: connections in the queue survive the death of a worker.
 
 mod count;
 mod header;

@@ -11,7 +11,7 @@ use super::queue_handle::QueueHandle;
 use super::shared_flags::SharedFlags;
 use crate::request_state::QueueLength;
 
-/// The workers' shared queue and flags. The master makes it and its workers inherit it.
+/// The shared queue of the workers, and their shared flags. Made by the master, inherited by its workers.
 #[derive(Debug)]
 pub struct SharedQueue {
     sender: OwnedFd,
@@ -22,26 +22,26 @@ pub struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// What two masters must have in common to share a queue.
+    /// Two masters share a queue only if they have the same layout.
     pub const LAYOUT: &'static str = header::LAYOUT;
 
-    /// A queue for workers forked later.
+    /// Makes a queue, for workers that are forked later.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = message_queue()?;
         Self::with(sender, receiver, SharedFlags::create()?)
     }
 
-    /// Takes over another master's queue by its [`raw_fds`](Self::raw_fds), which are duplicated.
+    /// Takes over the queue of another master: duplicates its [`raw_fds`](Self::raw_fds).
     ///
     /// # Safety
-    /// Nobody closes the descriptors meanwhile, and nobody truncates the file.
+    /// The descriptors must be open until this returns, and the file must never be truncated.
     pub unsafe fn from_raw_fds(fds: [RawFd; 3]) -> io::Result<Self> {
         // SAFETY: as the caller promises.
         let [sender, receiver, file] = unsafe { Self::copies(fds) }?;
         Self::with(sender, receiver, File::from(file))
     }
 
-    /// The same for a worker of that master, whose queue it is, which has got the descriptors from it.
+    /// Makes the queue of a worker whose master has the pid `master`, from descriptors that the master sent.
     ///
     /// # Safety
     /// As for [`from_raw_fds`](Self::from_raw_fds).
@@ -65,31 +65,32 @@ impl SharedQueue {
         Ok(SharedQueue { sender, receiver, file, flags, master })
     }
 
-    /// Its descriptors: both ends of the queue, and the file of the flags.
+    /// The descriptors: both ends of the queue, and the file of the flags.
     pub fn raw_fds(&self) -> [RawFd; 3] {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd(), self.file.as_raw_fd()]
     }
 
-    /// How many connections are in it, for a scoreboard.
+    /// The number of queued connections, for a scoreboard.
     pub fn length(&self) -> QueueLength {
         QueueLength::new(self.flags.part(|flags| flags.queued.number()))
     }
 
-    /// This master's workers are about to end. Only another master's can take their connections over.
+    /// Notes that the workers of this master are about to end. Only workers of another master can take connections over
+    /// then.
     pub fn end(&self) {
         self.flags.set_ending(self.master);
     }
 
-    /// Removes a worker that is dead.
+    /// Removes a dead worker.
     pub fn forget(&self, pid: u32) {
-        let places = self.flags.pids.iter().enumerate().filter(|(_, place)| place.get() == pid);
-        places.for_each(|(member, _)| self.flags.vacate(member, pid, self.master));
+        let members = self.flags.pids.iter().enumerate().filter(|(_, member)| member.get() == pid);
+        members.for_each(|(member, _)| self.flags.vacate(member, pid, self.master));
     }
 
     pub(crate) fn handle(&self) -> io::Result<Option<QueueHandle>> {
         let (sender, receiver) = (self.sender.try_clone()?, self.receiver.try_clone()?);
-        let place = self.flags.join(std::process::id());
-        Ok(place.map(|place| QueueHandle::new(sender, receiver, self.flags.clone(), place, self.master)))
+        let member = self.flags.join(std::process::id());
+        Ok(member.map(|member| QueueHandle::new(sender, receiver, self.flags.clone(), member, self.master)))
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
     use crate::request_state::Scoreboard;
 
     #[test]
-    fn each_worker_sees_what_the_others_say() {
+    fn each_worker_sees_the_flags_of_the_others() {
         let queue = SharedQueue::new().expect("a queue");
         // SAFETY: the queue outlives the call, and its file is never truncated.
         let copy = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
@@ -113,13 +114,13 @@ mod tests {
         assert!(two.is_anything_queued());
         assert!(two.flags.queued.will_receive() && !two.flags.queued.will_receive());
         assert!(!one.is_anything_queued());
-        // Both are this process's; the flags of a dead one no longer count.
+        // Both members have the pid of this process. The flags of a dead process no longer count.
         queue.forget(std::process::id());
         assert!(!two.is_another_idle() && !two.is_another_serving());
     }
 
     #[test]
-    fn what_a_master_has_said_holds_for_a_worker_that_gets_its_descriptors_later() {
+    fn a_worker_that_gets_the_descriptors_later_knows_that_its_master_ends() {
         let queue = SharedQueue::new().expect("a queue");
         let copy = || {
             // SAFETY: the queue outlives the call, and its file is never truncated.
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_queue_waits_though_no_worker_has_it() {
+    fn a_connection_in_the_queue_counts_as_waiting() {
         let queue = SharedQueue::new().expect("a queue");
         let board = Scoreboard::new().expect("memory").with_queue(queue.length());
         let queue_handle = queue.handle().expect("a member").expect("free");
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_process_that_was_killed_with_its_master_is_freed_by_the_next_to_join() {
+    fn a_member_that_was_killed_with_its_master_is_removed_by_the_next_to_join() {
         let queue = SharedQueue::new().expect("a queue");
         let one = queue.handle().expect("a member").expect("free");
         let mut child = std::process::Command::new("true").spawn().expect("a process");
@@ -153,14 +154,14 @@ mod tests {
         queue.flags.pids[7].set(child.id());
         queue.flags.idle.set(7, true);
         queue.flags.serving.set(7, true);
-        // It does not serve: the last worker asks whether the process is alive.
+        // The dead process does not count as serving: `is_another_serving` asks whether it is alive.
         assert!(one.is_another_idle() && !one.is_another_serving());
         let _other = queue.handle().expect("a member").expect("free");
         assert!(!one.is_another_idle() && !one.is_another_serving());
     }
 
     #[test]
-    fn a_place_is_vacated_for_the_process_that_has_it_only() {
+    fn only_the_process_that_is_the_member_is_removed() {
         let queue = SharedQueue::new().expect("a queue");
         let flags = &queue.flags;
         flags.pids[3].set(7);
@@ -179,7 +180,7 @@ mod tests {
         queue_handle.release_collection();
         let other = std::os::unix::process::parent_id();
         assert!(flags.claim_collection(other) && !queue_handle.claim_collection());
-        // Only the holder's own release counts.
+        // Only a release by the holder counts.
         queue_handle.release_collection();
         assert!(!queue_handle.claim_collection());
         flags.release_collection(other);
@@ -192,7 +193,7 @@ mod tests {
         let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         assert!(flags.claim_collection(child.id()));
-        // Its pid may be another process's by the time that anybody asks: the master says that it is dead.
+        // Another process may have the pid when the claim is checked, so the master removes the dead process.
         flags.pids[7].set(child.id());
         queue.forget(child.id());
         assert!(queue_handle.claim_collection());
@@ -210,7 +211,7 @@ mod tests {
         queue.end();
         // SAFETY: the queue outlives the call, and its file is never truncated.
         let mut other = unsafe { SharedQueue::from_raw_fds(queue.raw_fds()) }.expect("a copy");
-        // The new master has this process's pid here, and clears what is left of an older one.
+        // The new master has the pid of this process here, and clears the entry of an older one.
         assert!(queue_handle.has_successor());
         queue.end();
         other.master = std::os::unix::process::parent_id();
@@ -233,7 +234,7 @@ mod tests {
         assert!(one.is_another_serving());
         child.kill().expect("kill");
         let mut output = child.stdout.take().expect("a pipe");
-        // Its end of the pipe is closed just before it is a zombie.
+        // The kernel closes the child's end of the pipe just before the child is a zombie.
         std::io::Read::read(&mut output, &mut [0]).expect("the end");
         crate::patience::until(|| !one.is_another_serving());
         child.wait().expect("its status");
@@ -241,19 +242,19 @@ mod tests {
 
     #[test]
     #[cfg_attr(any(feature = "portable", not(target_os = "linux")), ignore = "only proc(5) tells")]
-    fn a_worker_of_another_master_is_a_stranger() {
+    fn a_worker_of_another_master_is_told_from_a_sibling() {
         let queue = SharedQueue::new().expect("a queue");
         let one = queue.handle().expect("a member").expect("free");
         let flags = &queue.flags;
         flags.serving.set(7, true);
         flags.pids[7].set(std::process::id());
-        assert!(one.is_another_serving() && !one.is_stranger_serving());
+        assert!(one.is_another_serving() && !one.other_masters_worker_serves());
         flags.pids[7].set(std::os::unix::process::parent_id());
-        assert!(one.is_stranger_serving());
+        assert!(one.other_masters_worker_serves());
     }
 
     #[test]
-    fn there_is_a_place_for_each_of_many_workers_and_then_none() {
+    fn the_number_of_members_is_limited() {
         let queue = SharedQueue::new().expect("a queue");
         let mut members: Vec<_> =
             (0..MEMBERS).map(|_| queue.handle().expect("a member").expect("free")).collect();

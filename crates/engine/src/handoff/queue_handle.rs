@@ -1,4 +1,4 @@
-//! The shared queue from a worker's side.
+//! The shared queue from the worker's side.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -15,7 +15,9 @@ pub(crate) struct QueueHandle {
     sender: OwnedFd,
     receiver: OwnedFd,
     pub(super) flags: SharedMemory<SharedFlags>,
-    place: usize,
+    /// The index of this worker in the shared flags.
+    member: usize,
+    /// The pid of the master.
     master: u32,
 }
 
@@ -24,10 +26,10 @@ impl QueueHandle {
         sender: OwnedFd,
         receiver: OwnedFd,
         flags: SharedMemory<SharedFlags>,
-        place: usize,
+        member: usize,
         master: u32,
     ) -> Self {
-        QueueHandle { sender, receiver, flags, place, master }
+        QueueHandle { sender, receiver, flags, member, master }
     }
 
     pub fn receiver(&self) -> BorrowedFd<'_> {
@@ -38,19 +40,19 @@ impl QueueHandle {
         [self.sender.as_raw_fd(), self.receiver.as_raw_fd()]
     }
 
-    /// Sends a connection, which stays the sender's as well: to be released when this succeeds.
+    /// Sends a connection. If this succeeds the caller closes its copy.
     pub fn send(&self, connection: &Connection, settings: &Settings) -> io::Result<()> {
         message::send(self.sender.as_fd(), connection, settings)?;
         self.flags.queued.sent();
         Ok(())
     }
 
-    /// Waits up to `millis` milliseconds for room in the queue, and says whether there is any.
+    /// Waits up to `millis` milliseconds for room in the queue. Returns whether there is room.
     pub fn wait_for_room(&self, millis: u64) -> bool {
         fastrack_sys::wait_writable(self.sender.as_fd(), millis).unwrap_or(false)
     }
 
-    /// Receives a connection; None when the queue is empty.
+    /// Receives a connection; None if the queue is empty.
     pub fn receive(
         &self,
         settings: &Settings,
@@ -77,35 +79,35 @@ impl QueueHandle {
         self.queued() > 0
     }
 
-    /// Whether the next connection in the queue needs its client, not the application.
+    /// Whether the next connection in the queue waits for its client, not for the application.
     pub fn is_client_next(&self) -> bool {
         self.is_anything_queued() && message::next_kind(self.receiver.as_fd()).is_some_and(Kind::needs_client)
     }
 
     pub fn set_idle(&self, idle: bool) {
-        self.flags.idle.set(self.place, idle);
+        self.flags.idle.set(self.member, idle);
     }
 
     pub fn set_serving(&self, serving: bool) {
-        self.flags.serving.set(self.place, serving);
+        self.flags.serving.set(self.member, serving);
     }
 
     pub fn is_another_idle(&self) -> bool {
-        self.flags.idle.has_other(self.place)
+        self.flags.idle.has_other(self.member)
     }
 
     pub fn idle_others(&self) -> usize {
-        self.flags.idle.others(self.place).count()
+        self.flags.idle.others(self.member).count()
     }
 
-    /// How many other workers there are, dead or alive.
+    /// The number of other workers, dead or alive.
     pub fn serving_others(&self) -> usize {
-        self.flags.serving.others(self.place).count()
+        self.flags.serving.others(self.member).count()
     }
 
     /// Whether there is any other worker, dead or alive.
     pub fn has_others(&self) -> bool {
-        self.flags.serving.has_other(self.place)
+        self.flags.serving.has_other(self.member)
     }
 
     /// Of all workers, only one collects garbage at a time.
@@ -117,25 +119,26 @@ impl QueueHandle {
         self.flags.release_collection(std::process::id());
     }
 
-    /// A worker that was killed, and that its master has not reaped yet, does not count: it would keep the last worker
-    /// from draining the queue. One that is killed after the last worker has looked takes what is queued with it.
+    /// Whether another worker is serving. A killed worker does not count, even before its master has reaped it:
+    /// otherwise the last worker would not drain the queue. If the other worker is killed after this call, queued
+    /// connections are lost.
     pub fn is_another_serving(&self) -> bool {
-        self.flags.serving.others(self.place).any(|place| is_alive(self.flags.pids[place].get()))
+        self.flags.serving.others(self.member).any(|other| is_alive(self.flags.pids[other].get()))
     }
 
-    /// Whether a worker of another master is serving: where the whole server stops, the others of this one also stop, and
-    /// may be busy until then.
-    pub fn is_stranger_serving(&self) -> bool {
-        let mut pids = self.flags.serving.others(self.place).map(|place| self.flags.pids[place].get());
+    /// Whether a worker of another master is serving. When the whole server stops, only such a worker can take
+    /// connections over: the siblings stop too.
+    pub fn other_masters_worker_serves(&self) -> bool {
+        let mut pids = self.flags.serving.others(self.member).map(|other| self.flags.pids[other].get());
         pids.any(|pid| is_alive(pid) && !is_sibling(pid))
     }
 
-    /// The master is gone without having said that its workers are about to end.
+    /// Called when the master has ended without [`SharedQueue::end`](super::SharedQueue::end).
     pub fn end_master(&self) {
         self.flags.set_ending(self.master);
     }
 
-    /// Whether somebody will take connections from the queue when this worker ends: another worker, or its successor.
+    /// Whether another worker, or the successor of this one, receives from the queue when this worker ends.
     pub fn has_successor(&self) -> bool {
         !self.flags.is_ending(self.master) || self.is_another_serving()
     }
@@ -144,6 +147,6 @@ impl QueueHandle {
 impl Drop for QueueHandle {
     fn drop(&mut self) {
         let own = std::process::id();
-        self.flags.vacate(self.place, own, own);
+        self.flags.vacate(self.member, own, own);
     }
 }

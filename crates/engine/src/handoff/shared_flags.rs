@@ -1,4 +1,5 @@
-//! The page of memory that all workers share: who is idle, who serves, who collects garbage, and how long the queue is.
+//! The page of memory that all workers share: idle and serving workers, the garbage collector's claim, and the length
+//! of the queue.
 
 use std::fs::File;
 use std::io;
@@ -8,27 +9,27 @@ use super::count::QueueCount;
 use crate::request_state::MAX_PROCESSES;
 use fastrack_sys::{is_alive, is_running, memory_file, Shareable, SharedMemory};
 
-/// Most workers that share a queue.
+/// The highest number of workers that share a queue.
 pub(super) const MEMBERS: usize = MAX_PROCESSES;
 
-/// What the page holds; zeroes are one that nobody uses. Masters of different builds may share it: see
+/// The content of the page. Zeroes are an unused page. Masters of different builds may share a page: see
 /// [`LAYOUT`](super::header::LAYOUT).
 #[repr(C, align(4096))]
 pub(super) struct SharedFlags {
     pub queued: QueueCount,
-    /// Masters whose workers are about to end without successors: after USR2 there are two masters, and both may be told to stop.
-    ending: [PidPlace; 15],
+    /// Masters whose workers are about to end without successors. After USR2 there are two masters, and both may stop.
+    ending: [PidEntry; 15],
     /// Members that wait for clients.
     pub idle: MemberSet,
-    /// Members that take connections from the queue.
+    /// Members that receive connections from the queue.
     pub serving: MemberSet,
-    /// The members.
-    pub pids: [PidPlace; MEMBERS],
-    /// Who collects garbage.
-    collector: PidPlace,
+    /// The pids of the members.
+    pub pids: [PidEntry; MEMBERS],
+    /// The process that collects garbage.
+    collector: PidEntry,
 }
 
-// SAFETY: it consists of numbers of 32 bits, which are atomic.
+// SAFETY: all fields are atomic numbers of 32 bits.
 unsafe impl Shareable for SharedFlags {}
 
 impl SharedFlags {
@@ -37,34 +38,35 @@ impl SharedFlags {
     }
 
     pub fn map(file: &File) -> io::Result<SharedMemory<Self>> {
-        // SAFETY: the file is one that `create` has made: nobody truncates it, and all map it by this code.
+        // SAFETY: `create` has made the file. No process truncates it, and all processes map it by this code.
         unsafe { SharedMemory::of_file(file) }
     }
 
     pub fn is_ending(&self, master: u32) -> bool {
-        self.ending.iter().any(|place| place.get() == master)
+        self.ending.iter().any(|entry| entry.get() == master)
     }
 
     pub fn set_ending(&self, master: u32) {
         let is_over = |pid: u32| pid == 0 || pid == master || !is_running(pid);
-        // There is a place: no more than two masters run at a time.
-        self.ending.iter().any(|place| place.take(master, is_over));
+        // An entry is free: no more than two masters run at a time.
+        self.ending.iter().any(|entry| entry.take(master, is_over));
     }
 
-    /// Forgets what an older process with this pid has said.
+    /// Clears the entry of an older process with this pid.
     pub fn clear_ending(&self, master: u32) {
-        self.ending.iter().for_each(|place| place.leave(master));
+        self.ending.iter().for_each(|entry| entry.clear(master));
     }
 
+    /// Makes the process a member and returns its index; None if there are [`MEMBERS`] already.
     pub fn join(&self, pid: u32) -> Option<usize> {
         self.remove_dead(pid);
-        self.pids.iter().position(|place| place.pass(0, pid))
+        self.pids.iter().position(|member| member.replace(0, pid))
     }
 
-    /// Frees the place of a process, unless that has been done: another may have the place by now. While the place has
-    /// the pid of `by`, who does this, nobody else takes it.
+    /// Removes a member, unless its index already belongs to another process. The pid of the caller, `by`, reserves the
+    /// index while the flags are cleared.
     pub fn vacate(&self, member: usize, pid: u32, by: u32) {
-        if self.pids[member].pass(pid, by) {
+        if self.pids[member].replace(pid, by) {
             self.idle.set(member, false);
             self.serving.set(member, false);
             self.release_collection(pid);
@@ -72,11 +74,10 @@ impl SharedFlags {
         }
     }
 
-    /// Frees the places of processes that were killed together with their master, so that nobody has reported them
-    /// dead.
+    /// Removes processes that were killed together with their master: no master has removed them.
     fn remove_dead(&self, own_pid: u32) {
-        for (member, place) in self.pids.iter().enumerate() {
-            let pid = place.get();
+        for (member, entry) in self.pids.iter().enumerate() {
+            let pid = entry.get();
             if pid != 0 && !is_running(pid) {
                 self.vacate(member, pid, own_pid);
             }
@@ -90,38 +91,38 @@ impl SharedFlags {
     }
 
     pub fn release_collection(&self, pid: u32) {
-        self.collector.leave(pid);
+        self.collector.clear(pid);
     }
 }
 
-/// A place that one process has at a time: its pid, or 0.
+/// An entry for one process at a time: its pid, or 0.
 #[repr(transparent)]
-pub(super) struct PidPlace(AtomicU32);
+pub(super) struct PidEntry(AtomicU32);
 
-impl PidPlace {
+impl PidEntry {
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Only for whoever has the place.
+    /// Only for the process that has the entry.
     pub fn set(&self, pid: u32) {
         self.0.store(pid, Ordering::SeqCst);
     }
 
-    /// From one process to another. False if that one does not have it.
-    fn pass(&self, from: u32, to: u32) -> bool {
+    /// Passes the entry from one process to another. Returns false if the first process does not have it.
+    fn replace(&self, from: u32, to: u32) -> bool {
         self.0.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// The process takes the place if what `is_over` says of the one that has it is true.
+    /// Gives the entry to the process if `is_over` is true for the present holder. Returns whether it did.
     fn take(&self, pid: u32, is_over: impl Fn(u32) -> bool) -> bool {
         let replace = |holder: u32| is_over(holder).then_some(pid);
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, replace).is_ok()
     }
 
-    /// The process leaves the place, if it has that.
-    fn leave(&self, pid: u32) {
-        self.pass(pid, 0);
+    /// Clears the entry if the process has it.
+    fn clear(&self, pid: u32) {
+        self.replace(pid, 0);
     }
 }
 
@@ -145,7 +146,7 @@ impl MemberSet {
         self.words_without(member).any(|word| word != 0)
     }
 
-    /// All of them, but for one.
+    /// All members of the set except one.
     pub fn others(&self, member: usize) -> impl Iterator<Item = usize> + '_ {
         self.words_without(member).enumerate().flat_map(|(index, word)| {
             (0..Self::BITS).filter(move |at| word >> at & 1 == 1).map(move |at| index * Self::BITS + at)

@@ -5,7 +5,7 @@ use fastrack_sys::monotonic_millis;
 use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
-use crate::conn::{BodyError, Connection, InFlight, Phase, Sent, Stage, Step};
+use crate::conn::{BodyError, Connection, InFlight, Phase, ResponseStage, Sent, Step};
 use crate::request_state::Count;
 
 const NO_MEMORY: &str =
@@ -15,7 +15,7 @@ impl Reactor {
     pub fn finish(
         &mut self,
         mut connection: Box<Connection>,
-        stage: Stage,
+        stage: ResponseStage,
         keep_alive: bool,
         in_flight: &mut InFlight,
     ) -> Next {
@@ -25,21 +25,21 @@ impl Reactor {
             self.warn_of_refusal(line);
         }
         match stage {
-            Stage::Finished if in_flight.write_buf().is_empty() => {
+            ResponseStage::Finished if in_flight.write_buf().is_empty() => {
                 return self.response_sent(connection, keep_alive, now);
             }
-            Stage::Finished => {
+            ResponseStage::Finished => {
                 let resets = std::mem::take(&mut in_flight.resets);
                 connection.send_later(in_flight.take_unsent(), keep_alive, resets);
                 self.park_anew(connection);
             }
-            Stage::Hijacked => self.close(connection),
-            Stage::Untouched => match connection.body_failure() {
+            ResponseStage::Hijacked => self.close(connection),
+            ResponseStage::Untouched => match connection.body_failure() {
                 None => self.answer_error(connection, Error::Application),
                 Some(BodyError::Refused(error)) => self.answer_error(connection, error),
                 Some(BodyError::Gone) => self.close(connection),
             },
-            Stage::Begun | Stage::Broken => {
+            ResponseStage::Begun | ResponseStage::Broken => {
                 if in_flight.take_out_of_memory() {
                     self.lacks_memory = true;
                     self.warn_of_refusal(NO_MEMORY.into());
@@ -52,9 +52,9 @@ impl Reactor {
 
     /// Counts the request that the application is done with.
     #[inline]
-    fn count(&mut self, connection: &Connection, stage: Stage, in_flight: &mut InFlight, now: u64) {
+    fn count(&mut self, connection: &Connection, stage: ResponseStage, in_flight: &mut InFlight, now: u64) {
         let status = match stage {
-            Stage::Finished | Stage::Begun | Stage::Broken => in_flight.sent.status,
+            ResponseStage::Finished | ResponseStage::Begun | ResponseStage::Broken => in_flight.sent.status,
             stage => self.other_status(connection, stage, &mut in_flight.sent),
         };
         let sent = &in_flight.sent;
@@ -69,8 +69,8 @@ impl Reactor {
     /// The status, of a response that is the server's own or that the application sends without it. Notes how long the body
     /// is of the former.
     #[cold]
-    fn other_status(&self, connection: &Connection, stage: Stage, sent: &mut Sent) -> u16 {
-        if stage == Stage::Hijacked {
+    fn other_status(&self, connection: &Connection, stage: ResponseStage, sent: &mut Sent) -> u16 {
+        if stage == ResponseStage::Hijacked {
             self.control.counters().add(Count::Hijacked, 1);
             return sent.status;
         }

@@ -49,7 +49,7 @@ impl Reactor {
         if self.control.is_draining() {
             STOP_TIME_IDLE
         } else {
-            self.settings.parting_time
+            self.settings.idle_time_on_stop
         }
     }
 
@@ -110,7 +110,7 @@ impl Reactor {
         let is_request_first =
             |queue_handle: &QueueHandle| queue_handle.is_anything_queued() && !queue_handle.is_client_next();
         let is_served = match self.control.is_draining() {
-            true => QueueHandle::is_stranger_serving,
+            true => QueueHandle::other_masters_worker_serves,
             false => QueueHandle::is_another_serving,
         };
         self.ask_member(is_served) && (is_urgent || !self.ask_member(is_request_first))

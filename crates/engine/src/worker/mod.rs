@@ -14,7 +14,7 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 use fastrack_sys::{Poller, Timer, Waker};
 
 use crate::accept::{Backlog, Listener, Listeners, Token};
-use crate::conn::{Spooling, Unsent};
+use crate::conn::{LentBuffer, Spooling};
 use crate::control::Control;
 use crate::handoff::{QueueHandle, SharedQueue};
 use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
@@ -36,7 +36,7 @@ pub struct Engine {
     ending: Arc<Ending>,
     spooling: Spooling,
     /// One for each thread of the application.
-    unsent: Box<[Arc<Unsent>]>,
+    unsent: Box<[Arc<LentBuffer>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
     /// Who has the control may be there for longer than the engine.
@@ -101,7 +101,7 @@ impl Engine {
         }
         let control = Arc::new(control);
         let watch = settings.requests.clone();
-        let unsent = control.all_requests().iter().map(|requests| Unsent::of(requests)).collect();
+        let unsent = control.all_requests().iter().map(|requests| LentBuffer::of(requests)).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle, lead);

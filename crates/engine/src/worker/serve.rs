@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::thread::AppThread;
 use super::LockedReactor;
 use crate::app::App;
-use crate::conn::{Connection, ResponseWriter, Stage};
+use crate::conn::{Connection, ResponseStage, ResponseWriter};
 
 impl<'e> AppThread<'e> {
     /// Serves a ready request. Of several threads, another one may lead meanwhile, and afterwards: then this returns None,
@@ -58,7 +58,7 @@ impl<'e> AppThread<'e> {
             shared.begin(false);
         }
         // The body on a hijacked connection is the application's.
-        let keep_alive = (stage == Stage::Hijacked || connection.skip_body()) && keep_alive;
+        let keep_alive = (stage == ResponseStage::Hijacked || connection.skip_body()) && keep_alive;
         let next = reactor.finish(connection, stage, keep_alive, &mut self.in_flight);
         reactor.queue_if_ready(next);
         reactor.note_large(large.saturating_add(self.in_flight.take_large()));

@@ -1,4 +1,4 @@
-//! On Linux each thread has ids of its own (credentials(7)).
+//! Acting as another user on one thread: Linux has ids per thread (credentials(7)).
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{metadata, read_link, symlink_metadata, Metadata};
@@ -15,7 +15,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::access::Access;
 
-/// Links that the kernel follows in one path (path_resolution(7)).
+/// The number of links that the kernel follows in one path (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
 
 #[derive(Clone, Debug)]
@@ -33,8 +33,9 @@ impl Ids {
         Ok(Ids { user: Uid::from_raw(uid), group: Gid::from_raw(gid), groups })
     }
 
-    /// The real and the saved user stay root, so that the user can neither signal nor trace the thread, and so that it comes back.
-    /// The kernel takes its effective capabilities away meanwhile (capabilities(7)).
+    /// The real and the saved user stay root, so that the app's user can neither signal nor trace the thread, and so
+    /// that the thread can restore its ids. Without an effective root the thread has no effective capabilities
+    /// (capabilities(7)).
     pub fn act<T>(&self, work: impl FnOnce() -> T) -> io::Result<T> {
         let _before = Before { user: geteuid(), group: getegid(), groups: getgroups()? };
         set_thread_groups(&self.groups)?;
@@ -44,7 +45,7 @@ impl Ids {
     }
 }
 
-/// The thread's ids, which it gets back on drop.
+/// The ids of the thread, which drop restores.
 struct Before {
     user: Uid,
     group: Gid,
@@ -53,18 +54,19 @@ struct Before {
 
 impl Drop for Before {
     fn drop(&mut self) {
-        // The user first: the right to set groups comes with root's.
+        // The user comes first, because only root may set groups.
         let back = set_thread_res_uid(None, self.user, None)
             .and_then(|()| set_thread_res_gid(None, self.group, None))
             .and_then(|()| set_thread_groups(&self.groups));
         if back.is_err() {
-            // A master with another user's ids can neither serve nor say so in its logs.
+            // A master with the ids of the app's user can neither serve nor write its logs.
             std::process::abort();
         }
     }
 }
 
-/// Follows the path from one folder to the next, as long as each is root's alone. Nobody else can change what has been looked at.
+/// Follows the path from one directory to the next while only root may change each directory. So no other user can
+/// change the checked part of the path.
 pub fn access(ids: &Ids, path: &Path, follow: bool) -> io::Result<Access> {
     let mut folder = PathBuf::from("/");
     let mut names = names_of(path);
@@ -82,7 +84,7 @@ pub fn access(ids: &Ids, path: &Path, follow: bool) -> io::Result<Access> {
             Err(error) if error.kind() == io::ErrorKind::NotFound && names.is_empty() => {
                 return Ok(Access::Root(entry))
             }
-            // A file server that does not know root.
+            // A network file system that does not trust root.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Access::User),
             found => found?,
         };
@@ -106,7 +108,7 @@ pub fn access(ids: &Ids, path: &Path, follow: bool) -> io::Result<Access> {
     Ok(Access::Root(folder))
 }
 
-/// The last name comes first.
+/// The names of the path, last one first.
 fn names_of(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(_) | Component::ParentDir => Some(component.as_os_str().to_owned()),
@@ -115,27 +117,28 @@ fn names_of(path: &Path) -> Vec<OsString> {
     names.collect()
 }
 
-/// A link in proc(5) does not lead where its text says: only the kernel can follow it.
+/// The text of a link in proc(5) is not its target: only the kernel can follow it.
 fn own_descriptor(folder: &Path, name: &OsStr) -> Access {
     let own = Path::new("/proc").join(std::process::id().to_string()).join("fd");
     let number = std::str::from_utf8(name.as_bytes()).ok().and_then(|name| name.parse().ok());
     number.filter(|_| folder == own).map_or(Access::User, Access::OwnDescriptor)
 }
 
-/// Whether the folder is root's, and the user can neither write to it nor change its mode.
+/// Whether root owns the directory, and the user can neither write to it nor change its mode.
 fn is_roots_alone(ids: &Ids, folder: &Path) -> io::Result<bool> {
     let found = metadata(folder)?;
     if found.uid() != 0 || found.mode() & 0o002 != 0 {
         return Ok(false);
     }
-    // Where groups or an access control list (acl(5)) let others write, the kernel tells whether the user is among them.
+    // If a group or an access control list (acl(5)) may write, the kernel decides whether that includes the user.
     Ok(found.mode() & 0o020 == 0 || ids.act(|| is_reachable_and_closed(folder, &found))?)
 }
 
-/// A folder that this thread's user cannot reach by its path he may have as his working directory.
+/// Whether the user of this thread can reach the directory by its path and cannot write to it. An unreachable directory
+/// could be the working directory of a process of the user.
 fn is_reachable_and_closed(folder: &Path, found: &Metadata) -> bool {
     let reached = metadata(folder).is_ok_and(|seen| seen.ino() == found.ino() && seen.dev() == found.dev());
-    // Linux before 5.8 does not answer (ENOSYS).
+    // Linux before 5.8 has no such call (ENOSYS).
     let written = accessat(CWD, folder, Mode::WRITE_OK, AtFlags::EACCESS);
     reached && matches!(written, Err(Errno::ACCESS | Errno::ROFS))
 }
@@ -146,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// None where the tests do not run as root.
+    /// None if the tests do not run as root.
     fn nobody() -> Option<Ids> {
         geteuid().is_root().then(|| Ids::new("nobody", 65534, 65534).expect("groups"))
     }
@@ -188,7 +191,7 @@ mod tests {
     fn the_user_acts_in_a_folder_that_others_may_write_to() {
         let Some(ids) = nobody() else { return };
         let folder = tempfile::tempdir().expect("a folder");
-        // Below /tmp, which is everybody's.
+        // All users may write to /tmp.
         assert_eq!(access(&ids, &folder.path().join("log"), true).expect("access"), Access::User);
     }
 }

@@ -1,4 +1,4 @@
-//! SOCK_SEQPACKET.
+//! Message queues by SOCK_SEQPACKET.
 
 use std::io;
 use std::os::fd::OwnedFd;

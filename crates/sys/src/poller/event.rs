@@ -1,13 +1,13 @@
-//! What a poller reports.
+//! The events of a poller.
 
-/// The most events of one wait.
-pub const MOST: usize = 64;
+/// The highest number of events of one wait.
+pub const MAX_EVENTS: usize = 64;
 
 /// A descriptor that is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The token that it was added with.
+    /// The token of the descriptor in the set.
     pub token: u64,
-    /// The peer has sent the end of its stream, or is gone. There may still be input.
+    /// The peer is gone, or has sent the end of its stream. Input may still be unread.
     pub ended: bool,
 }

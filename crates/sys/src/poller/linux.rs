@@ -1,21 +1,21 @@
-//! epoll(7).
+//! Polling by epoll(7).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use super::event::{Event, MOST};
+use super::event::{Event, MAX_EVENTS};
 use crate::wakeup::Timer;
 
 const ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
-/// For connections: reports each arrival once.
+/// The events of a connection: each arrival is reported once.
 const INPUT: EpollFlags = EpollFlags::EPOLLIN.union(EpollFlags::EPOLLRDHUP).union(EpollFlags::EPOLLET);
 
 #[derive(Debug)]
 pub struct Events {
-    list: [EpollEvent; MOST],
+    list: [EpollEvent; MAX_EVENTS],
     filled: usize,
 }
 
@@ -37,7 +37,7 @@ impl Events {
 
 impl Default for Events {
     fn default() -> Self {
-        Events { list: [EpollEvent::empty(); MOST], filled: 0 }
+        Events { list: [EpollEvent::empty(); MAX_EVENTS], filled: 0 }
     }
 }
 
@@ -84,7 +84,7 @@ impl Poller {
         events.filled = 0;
         let timeout = match millis {
             None => EpollTimeout::NONE,
-            // Callers wait again after a shorter time.
+            // A shorter timeout is allowed, because callers wait again.
             Some(millis) => EpollTimeout::from(u16::try_from(millis).unwrap_or(u16::MAX)),
         };
         match self.0.wait(&mut events.list, timeout) {

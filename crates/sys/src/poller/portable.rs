@@ -1,4 +1,4 @@
-//! kqueue(2), and epoll(7) where there is that: by mio, which reports edges only.
+//! Polling by mio: kqueue(2), or epoll(7) on Linux. mio reports edges only.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Registry, Token};
 
-use super::event::{Event, MOST};
+use super::event::{Event, MAX_EVENTS};
 use crate::wakeup::{Alarm, Timer};
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Events {
         self.list.is_empty()
     }
 
-    /// kqueue reports input and output of one descriptor apart.
+    /// Merges events of one descriptor: kqueue reports input and output separately.
     fn push(&mut self, event: Event) {
         match self.list.iter_mut().find(|known| known.token == event.token) {
             Some(known) => known.ended |= event.ended,
@@ -41,7 +41,7 @@ impl Events {
 
 impl Default for Events {
     fn default() -> Self {
-        Events { polled: mio::Events::with_capacity(MOST), list: Vec::with_capacity(MOST) }
+        Events { polled: mio::Events::with_capacity(MAX_EVENTS), list: Vec::with_capacity(MAX_EVENTS) }
     }
 }
 
@@ -49,7 +49,7 @@ impl Default for Events {
 pub struct Poller {
     set: Mutex<Poll>,
     set_fd: RawFd,
-    /// Another descriptor of the set: for changes while a thread waits.
+    /// Another descriptor of the set, to change it while a thread waits.
     registry: Registry,
     /// Level-triggered descriptors, by their tokens.
     level: Mutex<Vec<(u64, RawFd)>>,
@@ -137,7 +137,7 @@ impl Poller {
         let timer = self.timer.get();
         for event in &polled {
             let token = from_mio(event.token());
-            // What wakes the wait up when the timer is set.
+            // This event only ends the wait after the timer was set.
             if timer.is_some_and(|(timer, _)| *timer == token) {
                 continue;
             }
@@ -151,12 +151,11 @@ impl Poller {
         }
     }
 
-    /// Has the next wait report a level-triggered descriptor again if it is still readable by then. Until then the set
-    /// is readable for that long.
+    /// Makes the next wait report a level-triggered descriptor again if it is still readable.
     fn renew(&self, token: u64) {
         let level = lock(&self.level);
         if let Some((_, fd)) = level.iter().find(|(known, _)| *known == token) {
-            // It fails only if the descriptor has been closed.
+            // This fails only if the descriptor has been closed.
             let _ = self.registry.reregister(&mut SourceFd(fd), to_mio(token), Interest::READABLE);
         }
     }
@@ -184,7 +183,7 @@ fn from_mio(token: Token) -> u64 {
     token.0 as u64
 }
 
-/// Nothing panics with one of the locks.
+/// No thread panics while it holds one of these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

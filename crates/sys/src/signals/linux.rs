@@ -1,4 +1,4 @@
-//! Real-time signals, and threads by their ids.
+//! Real-time signals, and threads by id.
 
 use nix::libc;
 use nix::sys::signal::SigSet;
@@ -7,7 +7,7 @@ pub fn spare_signal(which: i32) -> i32 {
     libc::SIGRTMIN() + 9 + which
 }
 
-/// All threads are known anyway.
+/// Does nothing: Linux lists all threads.
 pub fn note_thread() {}
 
 pub fn other_threads() -> Vec<i32> {
@@ -19,15 +19,15 @@ pub fn other_threads() -> Vec<i32> {
     threads
 }
 
-/// Takes a signal of these that this thread blocks and has got. Does not wait for one.
+/// Discards one pending signal of the set, which this thread must block. Does not wait.
 pub fn discard_pending(signals: &SigSet) {
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both point to values that outlive the call, and nobody wants to know more of the signal.
+    // SAFETY: both pointers are to values that outlive the call. The result may be null.
     unsafe { libc::sigtimedwait(signals.as_ref(), std::ptr::null_mut(), &raw const now) };
 }
 
-/// tgkill(2).
+/// By tgkill(2).
 pub fn signal_thread(thread: i32, signal: i32) -> bool {
-    // SAFETY: tgkill takes any numbers, and reaches only threads of this process.
+    // SAFETY: tgkill accepts any numbers, and reaches only threads of this process.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) == 0 }
 }

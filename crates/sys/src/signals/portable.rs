@@ -1,4 +1,4 @@
-//! Signals that are ignored by default, and are spare in most programs.
+//! Signals that are ignored by default and unused in most programs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,10 +8,10 @@ pub fn spare_signal(which: i32) -> i32 {
     [libc::SIGIO, libc::SIGURG][which as usize % 2]
 }
 
-/// Stands for the thread that runs the application, or for one that the system chooses.
-const APPLICATIONS: i32 = 0;
+/// The number that stands for the thread of the application, or for a thread that the system chooses.
+const APPLICATION_THREAD: i32 = 0;
 
-/// A pthread_t; 0 is none.
+/// The pthread_t of the application's thread; 0 before one was noted.
 static THREAD: AtomicUsize = AtomicUsize::new(0);
 
 pub fn note_thread() {
@@ -20,14 +20,14 @@ pub fn note_thread() {
 }
 
 pub fn other_threads() -> Vec<i32> {
-    vec![APPLICATIONS]
+    vec![APPLICATION_THREAD]
 }
 
 pub fn signal_thread(_thread: i32, signal: i32) -> bool {
     match THREAD.load(Ordering::SeqCst) {
-        // SAFETY: kill(2) takes any number. It fails if that is not a signal.
+        // SAFETY: kill(2) accepts any number, and fails for one that is not a signal.
         0 => unsafe { libc::kill(libc::getpid(), signal) == 0 },
-        // SAFETY: the thread lives: signals are sent while it runs the engine.
+        // SAFETY: the thread has not ended, because signals are sent only while it runs the engine.
         thread => unsafe { libc::pthread_kill(thread as libc::pthread_t, signal) == 0 },
     }
 }

@@ -1,4 +1,4 @@
-//! Linux's flags.
+//! Calls and flags of Linux.
 
 use std::fs::File;
 use std::io;
@@ -12,16 +12,16 @@ use nix::libc;
 use rustix::event::PollFlags;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType};
 
-/// The most that the kernel allows (net.core.somaxconn), as the standard library has it.
-const BACKLOG: i32 = i32::MAX;
+/// The highest backlog: the kernel limits it to net.core.somaxconn.
+const MAX_BACKLOG: i32 = i32::MAX;
 
-/// bind(2) gives the file the socket's mode, less the umask (unix(7) does not say so: `unix_bind_bsd` in the kernel).
+/// bind(2) gives the file the mode of the socket without the umask (`unix_bind_bsd` in the kernel; not in unix(7)).
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let socket = File::from(socket);
     socket.set_permissions(std::fs::Permissions::from_mode(0o600))?;
     net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    net::listen(&socket, BACKLOG)?;
+    net::listen(&socket, MAX_BACKLOG)?;
     Ok(OwnedFd::from(socket).into())
 }
 
@@ -33,11 +33,11 @@ pub fn accept(listener: BorrowedFd<'_>, tcp: bool) -> io::Result<(OwnedFd, Optio
     Ok(net::acceptfrom_with(listener, flags)?)
 }
 
-/// From TCP_INFO (tcp(7)). None for a socket that is not TCP's.
+/// From TCP_INFO (tcp(7)); None for other sockets.
 pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to `info`, which has room for them; any bytes are a valid tcp_info.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `info`, and any bytes are a valid tcp_info.
     let info = unsafe {
         let place = info.as_mut_ptr().cast();
         if libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut length) != 0 {
@@ -48,11 +48,11 @@ pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
     Some(info.tcpi_last_data_recv.into())
 }
 
-/// No SIGPIPE.
+/// Flags of a send without SIGPIPE.
 pub const SEND: SendFlags = SendFlags::NOSIGNAL;
 
-/// For bytes that others follow.
+/// Flags of a send that more bytes follow.
 pub const MORE: SendFlags = SEND.union(SendFlags::MORE);
 
-/// The peer sends nothing more.
+/// The event for the end of the peer's stream.
 pub const END: PollFlags = PollFlags::RDHUP;

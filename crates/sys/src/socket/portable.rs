@@ -1,4 +1,4 @@
-//! What BSD's sockets have.
+//! Calls and flags of BSD sockets.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,35 +10,35 @@ use rustix::event::PollFlags;
 use rustix::io::{fcntl_setfd, FdFlags};
 use rustix::net::{self, SendFlags, SocketAddrAny};
 
-/// The mode comes a moment later.
+/// The mode is set a moment after bind(2).
 pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
 }
 
-/// Between the calls, a fork of another thread's can inherit the descriptor.
+/// A fork of another thread between these calls inherits the descriptor.
 pub fn accept(listener: BorrowedFd<'_>, _tcp: bool) -> io::Result<(OwnedFd, Option<SocketAddrAny>)> {
     let (fd, peer) = net::acceptfrom(listener)?;
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     crate::fd::set_nonblocking(&fd)?;
-    // It fails if the client is gone already.
+    // This fails if the client is gone already.
     #[cfg(target_vendor = "apple")]
     let _ = net::sockopt::set_socket_nosigpipe(&fd, true);
     Ok((fd, peer))
 }
 
-/// Nobody tells.
+/// Not reported by these systems.
 pub fn millis_since_data(_fd: BorrowedFd<'_>) -> Option<u64> {
     None
 }
 
-/// The socket raises no SIGPIPE where it was told so; elsewhere Ruby has a handler for it.
+/// No flag against SIGPIPE: macOS has an option of the socket, elsewhere Ruby handles the signal.
 pub const SEND: SendFlags = SendFlags::empty();
 
 pub const MORE: SendFlags = SEND;
 
-/// The peer sends nothing more: macOS' poll(2) says POLLHUP then.
+/// The event for the end of the peer's stream: POLLHUP on macOS.
 #[cfg(not(target_os = "linux"))]
 pub const END: PollFlags = PollFlags::HUP;
 #[cfg(target_os = "linux")]

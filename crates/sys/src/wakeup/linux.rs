@@ -1,4 +1,4 @@
-//! timerfd_create(2) and eventfd(2).
+//! Timers by timerfd_create(2), wakers by eventfd(2).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -14,19 +14,19 @@ use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 pub struct Timer(TimerFd);
 
 impl Timer {
-    /// A stopped timer, close-on-exec.
+    /// Makes a stopped timer, close-on-exec.
     pub fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
         Ok(Timer(TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?))
     }
 
-    /// Lets it expire once, `time` from now.
+    /// Lets the timer expire once, `time` from now.
     pub fn set(&self, time: Duration) -> io::Result<()> {
         let once = Expiration::OneShot(TimeSpec::from_duration(time));
         Ok(self.0.set(once, TimerSetTimeFlags::empty())?)
     }
 
-    /// Stops it.
+    /// Stops the timer.
     pub fn stop(&self) -> io::Result<()> {
         Ok(self.0.unset()?)
     }
@@ -43,19 +43,19 @@ impl AsFd for Timer {
     }
 }
 
-/// Wakes a poller from another thread. Nobody reads the descriptor: watch it edge-triggered.
+/// Wakes a poller from another thread. The descriptor is never read, so watch it edge-triggered.
 #[derive(Debug)]
 pub struct Waker(EventFd);
 
 impl Waker {
-    /// A new one, close-on-exec.
+    /// Makes a waker, close-on-exec.
     pub fn new() -> io::Result<Self> {
         Ok(Waker(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
     }
 
     /// Wakes the poller, with one system call. Async-signal-safe.
     pub fn call(&self) {
-        // It fails only if the counter is full, and then it is readable already.
+        // This fails only if the counter is full, and then the descriptor is readable already.
         let _ = self.0.write(1);
     }
 

@@ -1,4 +1,4 @@
-//! A pair of sockets, and a timer that the poller keeps.
+//! Wakers by a pair of sockets, and a timer that the poller keeps.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -14,7 +14,7 @@ use crate::socket::{discard_input, send};
 pub struct Timer(Arc<Alarm>);
 
 impl Timer {
-    /// A stopped timer.
+    /// Makes a stopped timer.
     pub fn new() -> io::Result<Self> {
         Ok(Timer(Arc::new(Alarm {
             start: Instant::now(),
@@ -24,13 +24,13 @@ impl Timer {
         })))
     }
 
-    /// Lets it expire once, `time` from now.
+    /// Lets the timer expire once, `time` from now.
     pub fn set(&self, time: Duration) -> io::Result<()> {
         self.0.set(time);
         Ok(())
     }
 
-    /// Stops it.
+    /// Stops the timer.
     pub fn stop(&self) -> io::Result<()> {
         self.0.due.store(NEVER, Ordering::SeqCst);
         Ok(())
@@ -46,16 +46,17 @@ impl Timer {
     }
 }
 
-/// Times are nanoseconds from `start`; this is none of them.
+/// No time. Times are nanoseconds from `start`.
 const NEVER: u64 = u64::MAX;
 
-/// Nobody waits: whoever is about to wait looks first when the timer expires.
+/// No thread sleeps: a thread that is about to sleep reads `due` first.
 const AWAKE: u64 = 0;
 
-/// What a timer and its poller share: when it expires, and when the thread that waits is going to wake up.
+/// The state that a timer shares with its poller: the time at which the timer expires, and the time at which the
+/// sleeping thread will wake up.
 ///
-/// One side stores the first and then reads the second, the other side the other way round. So either the thread does not
-/// sleep for too long, or it is woken.
+/// The setter stores the first time and then reads the second; the sleeper stores the second and then reads the first.
+/// So either the sleeper sees the new time, or the setter wakes it.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     start: Instant,
@@ -73,7 +74,7 @@ impl Alarm {
         }
     }
 
-    /// For how long to wait, at most until `end`; None for without a limit.
+    /// How long to sleep, at most until `end`; None for no limit.
     pub fn sleep_until(&self, end: Option<Instant>) -> Option<Duration> {
         let end = end.map_or(NEVER, |end| self.nanos(end));
         loop {
@@ -86,7 +87,7 @@ impl Alarm {
         }
     }
 
-    /// The wait is over. Returns whether the timer has expired, once.
+    /// Called after the wait. Returns whether the timer has expired, once for each time that it was set.
     pub fn wake_up(&self) -> bool {
         self.sleeps_until.store(AWAKE, Ordering::SeqCst);
         let due = self.due.load(Ordering::SeqCst);
@@ -105,7 +106,7 @@ impl AsFd for Alarm {
     }
 }
 
-/// Wakes a poller from another thread. Nobody reads the descriptor: watch it edge-triggered.
+/// Wakes a poller from another thread. The descriptor is never read, so watch it edge-triggered.
 #[derive(Debug)]
 pub struct Waker {
     sender: UnixStream,
@@ -113,7 +114,7 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A new one, close-on-exec.
+    /// Makes a waker, close-on-exec.
     pub fn new() -> io::Result<Self> {
         let (sender, receiver) = UnixStream::pair()?;
         sender.set_nonblocking(true)?;
@@ -123,7 +124,7 @@ impl Waker {
     /// Wakes the poller. Async-signal-safe.
     pub fn call(&self) {
         while send(self.sender.as_fd(), &[0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // It is full. What others read meanwhile makes room as well.
+            // The socket is full. Another thread that reads at the same time makes room as well.
             let _ = discard_input(self.receiver.as_fd());
         }
     }

@@ -1,17 +1,17 @@
-//! How long tests wait. All crates' tests have this file, by `#[path]`.
+//! How long tests wait. The tests of all crates include this file by `#[path]`.
 
-// None of them uses all of it.
+// No crate uses all functions.
 #![allow(dead_code)]
 
 use std::time::{Duration, Instant};
 
-/// For what should come at once: matters only where a test fails. 20 s, times the environment variable TEST_PATIENCE.
+/// The timeout of a wait, which matters only if a test fails: 20 s, times the environment variable TEST_PATIENCE.
 pub fn patience() -> Duration {
     let factor = std::env::var("TEST_PATIENCE").map_or(1.0, |text| text.parse().expect("a number"));
     Duration::from_secs(20).mul_f64(factor)
 }
 
-/// Waits until `look` finds something.
+/// Waits until `look` returns a value.
 #[track_caller]
 pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
@@ -24,7 +24,7 @@ pub fn eventually<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits until it is so.
+/// Waits until `is_so` is true.
 #[track_caller]
 pub fn until(mut is_so: impl FnMut() -> bool) {
     eventually(|| is_so().then_some(()));

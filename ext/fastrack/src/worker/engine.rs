@@ -212,7 +212,7 @@ impl RubyEngine {
         if std::process::id() != self.pid {
             return false;
         }
-        self.control.retire();
+        self.control.mark_dropped();
         self.ending.borrow().iter().for_each(Ending::leave_fatal_signals);
         GcClock::forget();
         drop((engine.take(), self.forking.take(), self.ending.take()));

@@ -117,7 +117,7 @@ pub(super) fn engine_settings(
         write_timeout: millis("write_timeout", timeout)?,
         keep_alive: optional(ruby, hash, "keep_alive")?.unwrap_or(defaults.keep_alive),
         keep_alive_timeout: millis("keep_alive_timeout", defaults.keep_alive_timeout)?,
-        parting_time: millis("parting_time", defaults.parting_time)?,
+        idle_time_on_stop: millis("idle_time_on_stop", defaults.idle_time_on_stop)?,
         keep_alive_requests: optional(ruby, hash, "keep_alive_requests")?.unwrap_or(0),
         response_buffer: optional(ruby, hash, "response_buffer")?.unwrap_or(defaults.response_buffer),
         max_response_spool: optional(ruby, hash, "max_response_spool")?

@@ -8,8 +8,8 @@ use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use fastrack_engine::Memory;
 use fastrack_monitor::{
-    Exit, ListenerInfo, MasterState, MoldState, Monitor, Order, Phase, Settings, WorkerPhase, WorkerState,
-    PATIENCE,
+    Exit, ListenerInfo, MasterState, MoldState, Monitor, MonitorSettings, Order, ServerPhase, WorkerPhase,
+    WorkerState, THREAD_TIMEOUT,
 };
 use fastrack_sys::epoch_seconds;
 use rb_sys::rb_thread_check_ints;
@@ -28,7 +28,7 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
-/// Phase, generation, workers wanted, seconds for a stop, the other master's pid.
+/// ServerPhase, generation, workers wanted, seconds for a stop, the other master's pid.
 type Server = (String, u64, usize, f64, Option<u32>);
 
 /// Number, signal, state, reason, the new master's pid.
@@ -47,7 +47,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
     class.define_method("publish", method!(RubyMonitor::publish, 5))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
-    class.define_method("complaint", method!(RubyMonitor::complaint, 0))?;
+    class.define_method("warning", method!(RubyMonitor::warning, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
     Ok(())
 }
@@ -61,7 +61,7 @@ impl RubyMonitor {
         (path, listen, token): (Option<PathBuf>, Option<String>, Option<String>),
         (version, ruby_version, host): (String, String, String),
         threads: usize,
-        patient: bool,
+        replaces: bool,
         user: Option<&RubyAppUser>,
     ) -> Result<Self, Error> {
         let listen = listen.map(|address| address.parse()).transpose();
@@ -69,7 +69,7 @@ impl RubyMonitor {
         let started_at = fastrack_sys::monotonic_micros() as f64 / 1e6;
         let scoreboard = &scoreboard.0;
         let user = user.map(|user| user.0.clone());
-        let settings = Settings {
+        let settings = MonitorSettings {
             path,
             user,
             listen,
@@ -79,7 +79,7 @@ impl RubyMonitor {
             host,
             threads,
             started_at,
-            patient,
+            replaces,
         };
         let monitor = waiting(ruby, || Some(Monitor::start(settings.clone(), scoreboard.clone())))?;
         let monitor = monitor.map_err(|error| system_error(ruby, "the monitor", &error))?;
@@ -89,7 +89,7 @@ impl RubyMonitor {
     /// `listen`: listens at the addresses, even if an old master's monitor still uses them.
     fn listen(ruby: &Ruby, this: &Self) -> Result<(), Error> {
         let mut monitor = this.0.borrow_mut();
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + THREAD_TIMEOUT;
         if !monitor.order_to_listen() {
             return Ok(());
         }
@@ -109,7 +109,7 @@ impl RubyMonitor {
         orders: Vec<OrderRow>,
     ) {
         let (phase, generation, wanted, stop_seconds, other_master) = server;
-        let phase = Phase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
+        let phase = ServerPhase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
         let orders = orders.into_iter().map(order).collect();
@@ -136,9 +136,9 @@ impl RubyMonitor {
         self.0.borrow().exited(Exit { nr, pid, cause, text, at: epoch_seconds() });
     }
 
-    /// `complaint`: a line for the log that it has not given yet, or nil.
-    fn complaint(&self) -> Option<String> {
-        self.0.borrow().complaint()
+    /// `warning`: the next line for the log, or nil.
+    fn warning(&self) -> Option<String> {
+        self.0.borrow().warning()
     }
 
     /// `close`: ends the thread. A forked process only closes the inherited descriptors.

@@ -5,6 +5,7 @@ use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModul
 use fastrack_engine::{
     Cause, Counts, Entry, ExitStatus, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
 };
+use fastrack_monitor::STATUS_CLASSES;
 
 use crate::ruby::system_error;
 use crate::worker::shared_queue::RubySharedQueue;
@@ -135,8 +136,7 @@ fn hash(ruby: &Ruby, entry: &Entry) -> Result<RHash, Error> {
 fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
     let connections = &counts.connections;
     let responses = ruby.hash_new();
-    let classes = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
-    for (class, count) in classes.into_iter().zip(counts.responses()) {
+    for (class, count) in STATUS_CLASSES.into_iter().zip(counts.responses()) {
         responses.aset(ruby.to_symbol(class), count)?;
     }
     let mut durations = Histogram::default();

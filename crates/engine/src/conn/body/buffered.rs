@@ -1,7 +1,7 @@
 //! A body that is received whole before the application is called.
 //!
-//! Up to 1 MiB it stays in memory: a body of known length where it was received, right after the head; a chunked one
-//! decoded beside it. A larger one goes to an unlinked file, which vanishes with the process.
+//! A body up to 1 MiB stays in memory: with a known length, right after the head in the read buffer; with chunks,
+//! decoded in a second buffer. A larger body goes to an unlinked file, which vanishes with the process.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use fastrack_http::{Error, Framing, Status};
 use fastrack_sys::append;
 
-use super::framing::{check_beyond, may_be_followed, Frame, BEYOND};
-use super::storage::{Storage, IN_MEMORY};
+use super::framing::{check_beyond, may_be_followed, Frame, TRAILING_PEEK};
+use super::storage::{Storage, MAX_IN_MEMORY};
 use crate::conn::disk::Write;
 use crate::conn::read_buf::{ReadBuf, READ_SIZE};
 use crate::settings::Settings;
 
 #[derive(Debug)]
 pub(in crate::conn) enum BufferedBody {
-    /// None, or one of length 0.
+    /// No body, or a body of length 0.
     None,
-    /// So many bytes after the head.
+    /// A body of this length after the head, in bytes.
     InPlace(usize),
-    /// Decoded to memory, and to a file if it is long. Boxed: most requests have none, and drop less.
+    /// A body that is decoded to memory, and to a file if it is long. Boxed because most requests have no such body.
     Decoded { frame: Frame, storage: Box<Storage> },
 }
 
@@ -31,7 +31,7 @@ impl BufferedBody {
         frame.check_length(settings.max_body)?;
         let storage = match frame {
             Frame::Length(0) => return Ok(BufferedBody::None),
-            Frame::Length(length) if length <= IN_MEMORY as u64 => {
+            Frame::Length(length) if length <= MAX_IN_MEMORY as u64 => {
                 return Ok(BufferedBody::InPlace(length as usize))
             }
             Frame::Length(length) => Storage::new(Some(length)),
@@ -46,12 +46,14 @@ impl BufferedBody {
         BufferedBody::Decoded { frame: Frame::Length(0), storage }
     }
 
-    /// A body of which another process has received the beginning. What is in a file is so long; `replay` is that of
-    /// its [frame](Frame::replay).
+    /// A body of which another process has received the first part. `length` is the number of bytes in the file,
+    /// `replay` comes from [`Frame::replay`].
     pub fn resume(buf: &ReadBuf, file: Option<File>, length: u64, replay: &[u8]) -> Result<Self, Error> {
         let mut frame = Frame::of(&buf.head);
         let storage = match frame {
-            Frame::Length(whole) if whole <= IN_MEMORY as u64 && file.is_none() && buf.decoded.is_empty() => {
+            Frame::Length(whole)
+                if whole <= MAX_IN_MEMORY as u64 && file.is_none() && buf.decoded.is_empty() =>
+            {
                 return Ok(BufferedBody::InPlace(whole as usize));
             }
             Frame::Length(whole) => Storage::new(Some(whole)),
@@ -61,7 +63,7 @@ impl BufferedBody {
         Ok(BufferedBody::Decoded { frame, storage: Box::new(storage.loaded(file, length)) })
     }
 
-    /// Has what has been received of an incomplete body moved to a file.
+    /// Moves the received part of an incomplete body to a file.
     pub fn spool(&mut self, buf: &mut ReadBuf) -> Result<(), Error> {
         if let BufferedBody::InPlace(whole) = *self {
             let received = &buf.bytes[buf.head.len..];
@@ -76,7 +78,7 @@ impl BufferedBody {
             buf.decoded = Vec::new();
         }
         let mut head = Vec::new();
-        // Shrinking may also need memory. Without any, it stays.
+        // Shrinking needs memory too. The buffer stays as it is if there is none.
         if head.try_reserve_exact(buf.bytes.len()).is_ok() {
             head.extend_from_slice(&buf.bytes);
             buf.bytes = head;
@@ -84,13 +86,14 @@ impl BufferedBody {
         Ok(())
     }
 
-    /// What is to be written before the body goes on, for the connection with this key.
+    /// Starts the write that must be done before more of the body is received. `key` is the key of the connection.
     pub fn begin_write(&mut self, key: usize, buf: &mut ReadBuf) -> Option<Arc<Write>> {
         let BufferedBody::Decoded { storage, .. } = self else { return None };
         storage.is_due().then(|| storage.begin_write(key, &mut buf.decoded))
     }
 
-    /// Whether all that was to be written has been, and if so, whether that is the whole body.
+    /// Handles the result of the last write. Returns None while a write is due or running. Complete after the last
+    /// bytes of the body.
     pub fn end_write(&mut self, buf: &mut ReadBuf) -> Result<Option<Status>, Error> {
         let BufferedBody::Decoded { frame, storage } = self else { return Ok(Some(Status::Partial)) };
         let is_whole = storage.is_being_written() && frame.is_at_end();
@@ -101,7 +104,7 @@ impl BufferedBody {
         }))
     }
 
-    /// Its file, if it has one or gets one.
+    /// The storage of a decoded body.
     pub fn storage(&self) -> Option<&Storage> {
         match self {
             BufferedBody::Decoded { storage, .. } => Some(storage),
@@ -112,17 +115,19 @@ impl BufferedBody {
     pub fn next_read(&self, buf: &ReadBuf) -> usize {
         match self {
             BufferedBody::None => READ_SIZE,
-            BufferedBody::InPlace(length) => (buf.head.len + length + BEYOND).saturating_sub(buf.bytes.len()),
+            BufferedBody::InPlace(length) => {
+                (buf.head.len + length + TRAILING_PEEK).saturating_sub(buf.bytes.len())
+            }
             BufferedBody::Decoded { frame, .. } => frame.next_read(),
         }
     }
 
-    /// Takes in what was received after the head.
+    /// Handles the bytes that were received after the head.
     pub fn take_in(&mut self, buf: &mut ReadBuf, settings: &Settings) -> Result<Status, Error> {
         let may_be_followed = may_be_followed(buf);
         let received = &buf.bytes[buf.head.len..];
         match self {
-            // Another request (RFC 9112 §9.3.2), or nothing that anybody reads.
+            // Further bytes are another request (RFC 9112 §9.3.2), or are never read.
             BufferedBody::None if buf.head.framing == Framing::None => {}
             BufferedBody::None => check_beyond(received, may_be_followed)?,
             BufferedBody::InPlace(length) => match received.get(*length..) {

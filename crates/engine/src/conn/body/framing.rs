@@ -1,4 +1,4 @@
-//! Where a body ends, and what may follow it.
+//! The end of a body, and the bytes that may follow.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,18 +8,18 @@ use fastrack_sys::append;
 use crate::conn::read_buf::ReadBuf;
 use crate::settings::Settings;
 
-/// What one receive of a long body asks for, in bytes.
-const LONG_READ: usize = 64 * 1024;
+/// The size of one receive of a long body, in bytes.
+const LONG_READ_SIZE: usize = 64 * 1024;
 
-/// A receive asks for this much more than is left of the body, to notice what should not be there: more than a CRLF.
-pub(super) const BEYOND: usize = 3;
+/// Bytes after the end of a body that a receive asks for, to notice more than the CRLF that may follow.
+pub(super) const TRAILING_PEEK: usize = 3;
 
-/// Where a body ends.
+/// The framing of a body, with the decoder's position.
 #[derive(Debug)]
 pub(in crate::conn) enum Frame {
-    /// After this number of further bytes.
+    /// The body ends after this number of further bytes.
     Length(u64),
-    /// Where the chunks say; its length so far.
+    /// The body ends with the last chunk. The number is the decoded length so far, in bytes.
     Chunked(Box<ChunkedDecoder>, u64),
 }
 
@@ -32,13 +32,13 @@ impl Frame {
         }
     }
 
-    /// Fails if the body is too long, as far as is known.
+    /// Fails if the known length of the body exceeds `max`.
     pub(super) fn check_length(&self, max: Option<u64>) -> Result<(), Error> {
         let (Frame::Length(length) | Frame::Chunked(_, length)) = self;
         check_length(*length, max)
     }
 
-    /// What brings another one to where this one is, by [`resume`](Self::resume); None at the end of the body.
+    /// The input for [`resume`](Self::resume) that brings another frame to this position; None at the end of the body.
     pub(in crate::conn) fn replay(&self) -> Option<Vec<u8>> {
         match self {
             Frame::Length(0) => None,
@@ -47,12 +47,12 @@ impl Frame {
         }
     }
 
-    /// Whether nothing of the body is still to come.
+    /// Whether the body is complete.
     pub(super) fn is_at_end(&self) -> bool {
         self.replay().is_none()
     }
 
-    /// Another process has taken this number of bytes of the body's data.
+    /// Continues after another process has received `taken` bytes of the body's data.
     pub(super) fn resume(&mut self, taken: u64, replay: &[u8]) -> Result<(), Error> {
         match self {
             Frame::Length(left) => *left = left.checked_sub(taken).ok_or(Error::Framing)?,
@@ -66,14 +66,15 @@ impl Frame {
 
     pub(super) fn next_read(&self) -> usize {
         match self {
-            Frame::Length(left) => {
-                usize::try_from(*left).unwrap_or(LONG_READ).saturating_add(BEYOND).min(LONG_READ)
-            }
-            Frame::Chunked(..) => LONG_READ,
+            Frame::Length(left) => usize::try_from(*left)
+                .unwrap_or(LONG_READ_SIZE)
+                .saturating_add(TRAILING_PEEK)
+                .min(LONG_READ_SIZE),
+            Frame::Chunked(..) => LONG_READ_SIZE,
         }
     }
 
-    /// Appends the body's data in `bytes` to `out`. Returns whether that is all, and how many bytes were used.
+    /// Appends the body's data in `bytes` to `out`. Returns whether the body is complete, and the number of used bytes.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -103,14 +104,14 @@ fn check_length(length: u64, max: Option<u64>) -> Result<(), Error> {
     }
 }
 
-/// Whether another request may follow on this connection, as far as its client knows (RFC 9112 §9.3.2). A server that closes after
-/// the response leaves it unanswered.
+/// Whether the client may send another request on this connection (RFC 9112 §9.3.2), even if the server will close the
+/// connection after this response.
 pub(super) fn may_be_followed(buf: &ReadBuf) -> bool {
     buf.head.is_persistent()
 }
 
-/// Checks what was received after a body. On a connection that goes on it is the next request. On one that closes
-/// it could be a smuggled request; only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
+/// Checks the bytes after a body. On a persistent connection they are the next request. Before a close they could be a
+/// smuggled request, so only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
 pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), Error> {
     if may_be_followed || matches!(beyond, b"" | b"\r" | b"\r\n") {
         Ok(())
@@ -119,7 +120,7 @@ pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), E
     }
 }
 
-/// Whether part of the body is still to come. Fails if what has come is wrong.
+/// Whether a part of the body has not arrived. Fails if the received part is invalid.
 pub(in crate::conn) fn will_stream(buf: &ReadBuf, settings: &Settings) -> Result<bool, Error> {
     let received = &buf.bytes[buf.head.len..];
     let mut frame = Frame::of(&buf.head);
@@ -130,16 +131,17 @@ pub(in crate::conn) fn will_stream(buf: &ReadBuf, settings: &Settings) -> Result
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// Sends 100 Continue (RFC 9110 §15.2.1). If it fails, the client sends the body anyway after a while, or goes away.
+/// Sends 100 Continue (RFC 9110 §15.2.1). After a failure the client sends the body anyway after a while, or
+/// disconnects.
 pub(in crate::conn) fn send_continue(fd: BorrowedFd<'_>) {
     end_if_cut(fd, fastrack_sys::send(fd, CONTINUE).unwrap_or(0));
 }
 
-/// Ends the connection if the system has taken only a part of 100 Continue: the client would take the beginning of the response
-/// for the rest of it.
+/// Ends the connection if the socket accepted only a part of 100 Continue: the client would read the start of the
+/// response as its rest.
 fn end_if_cut(fd: BorrowedFd<'_>, sent: usize) {
     if (1..CONTINUE.len()).contains(&sent) {
-        // It fails if the client is gone.
+        // This fails if the client is gone.
         let _ = fastrack_sys::shutdown_both(fd);
     }
 }

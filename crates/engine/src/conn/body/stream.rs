@@ -1,5 +1,5 @@
-//! A body that the application reads while it arrives. What has been received of it moves from the connection's read
-//! buffer to here, where it is decoded; nothing goes to a file.
+//! A body that the application reads while it arrives. Received bytes move here from the read buffer of the connection,
+//! and are decoded. Nothing goes to a file.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -14,18 +14,18 @@ use crate::control::Control;
 use crate::request_state::ActiveRequest;
 use crate::settings::{Settings, STOP_TIME};
 
-/// How much of an unread body is received and discarded to keep the connection, in bytes. Nobody waits for it.
-const SKIPPED: usize = 64 * 1024;
+/// Bytes of an unread body that are received and discarded, without waiting, to keep the connection.
+const MAX_SKIPPED: usize = 64 * 1024;
 
-/// How much of a body [`read_ahead`](BodyStream::read_ahead) buffers, in bytes.
-const READ_AHEAD: usize = 1024 * 1024;
+/// Bytes of a body that [`read_ahead`](BodyStream::read_ahead) buffers.
+const MAX_READ_AHEAD: usize = 1024 * 1024;
 
 /// Why a body cannot be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
     /// The client closed the connection before the end.
     Gone,
-    /// The client sent something wrong, or was too slow.
+    /// The client sent an invalid body, or was too slow.
     Refused(Error),
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for BodyError {
 /// The result of one [`BodyStream::read`](BodyStream::read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyRead {
-    /// There was something to read.
+    /// Bytes were passed to the caller.
     Taken,
     /// The client must send something first: [wait](BodyStream::wait), then try again.
     Blocked,
@@ -56,19 +56,19 @@ pub enum ReadAhead {
     Whole,
     /// The client must send something first: [wait](BodyStream::wait), then try again.
     Blocked,
-    /// The unread part of the body is longer than is buffered.
+    /// The unread part of the body exceeds the buffer.
     TooMuch,
 }
 
 #[derive(Debug)]
 pub(in crate::conn) struct BodyReader {
     frame: Frame,
-    /// Data to be read, from `at` on.
+    /// Decoded data, unread from `at` on.
     decoded: Vec<u8>,
     at: usize,
-    /// What came after the body: the next request.
+    /// The bytes after the body: the next request.
     rest: Vec<u8>,
-    /// What one receive got; empty between two calls.
+    /// The bytes of one receive; empty between two calls.
     received: Vec<u8>,
     complete: bool,
     failure: Option<BodyError>,
@@ -76,20 +76,21 @@ pub(in crate::conn) struct BodyReader {
     awaits_continue: bool,
     may_be_followed: bool,
     max: Option<u64>,
-    /// How long the client may send nothing, in milliseconds, and since when it has sent nothing.
+    /// How long the client may send nothing, in milliseconds.
     timeout: u64,
+    /// The time since which the client has sent nothing, in milliseconds of the monotonic clock.
     stalled: Option<u64>,
-    /// The timeout has been cut because the engine is stopping.
+    /// The timeout was shortened because the engine is stopping.
     timeout_cut: bool,
     last_read_was_full: bool,
-    /// Bytes received since they were last counted.
+    /// Bytes received since the last [`take_received`](Self::take_received).
     received_bytes: u64,
     active: Arc<ActiveRequest>,
     control: Arc<Control>,
 }
 
 impl BodyReader {
-    /// Takes what was received of the body out of the buffer.
+    /// Takes the received part of the body out of the buffer.
     pub fn new(
         buf: &mut ReadBuf,
         settings: &Settings,
@@ -125,7 +126,7 @@ impl BodyReader {
         self.at = 0;
     }
 
-    /// Receives; asks the client for the body if it waits for that.
+    /// Receives once. Sends 100 Continue if nothing arrives and the client waits for it.
     fn receive_or_ask(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
         let got = self.receive(fd);
         if got.is_none() && std::mem::take(&mut self.awaits_continue) {
@@ -134,7 +135,7 @@ impl BodyReader {
         got
     }
 
-    /// One receive. None when the client has sent nothing.
+    /// Receives once; None if nothing has arrived.
     fn receive(&mut self, fd: BorrowedFd<'_>) -> Option<usize> {
         let most = self.frame.next_read();
         let received = receive(fd, &mut self.received, most);
@@ -166,11 +167,11 @@ impl BodyReader {
         self.failure = taken.err().map(BodyError::Refused);
     }
 
-    /// Receives the rest of the body without waiting, and discards it or buffers it. False if it is long or has not
-    /// arrived.
+    /// Receives the rest of the body without waiting, and discards or buffers it. Returns false if the rest is long or
+    /// has not arrived.
     pub fn receive_rest(&mut self, fd: BorrowedFd<'_>, discard: bool) -> bool {
         let mut ahead = if discard { 0 } else { self.decoded.len() - self.at };
-        while !self.complete && self.failure.is_none() && ahead <= SKIPPED {
+        while !self.complete && self.failure.is_none() && ahead <= MAX_SKIPPED {
             if discard {
                 self.discard_decoded();
             }
@@ -189,7 +190,7 @@ impl BodyReader {
         self.last_read_was_full || !self.complete
     }
 
-    /// How many bytes have been received since the last call of this.
+    /// Returns the number of bytes received since the last call.
     pub fn take_received(&mut self) -> u64 {
         std::mem::take(&mut self.received_bytes)
     }
@@ -199,11 +200,11 @@ impl BodyReader {
     }
 }
 
-/// A body that is still arriving. Only [`wait`](Self::wait) blocks; run it where other threads may go on.
+/// A body that is still arriving. Only [`wait`](Self::wait) blocks: run it where other threads may run.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyStream<'a> {
     fd: BorrowedFd<'a>,
-    /// Never contended: one thread at a time has the request.
+    /// Never contended: one thread at a time serves the request.
     reader: &'a Mutex<BodyReader>,
 }
 
@@ -213,14 +214,15 @@ impl<'a> BodyStream<'a> {
     }
 
     fn reader(&self) -> MutexGuard<'_, BodyReader> {
-        // At worst a panic left bytes that are read twice, and the request is over.
+        // After a panic bytes may be read twice, but the request is over.
         self.reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes between 1 and `most` bytes (not 0) to `take`, without blocking. `take` must not use this stream.
     ///
     /// # Errors
-    /// After all the good data: the client is gone, too slow, or has sent something wrong. The error stays.
+    /// After all valid data: the client is gone, too slow, or has sent an invalid body. Each later read
+    /// returns the same error.
     pub fn read(&self, most: usize, take: &mut dyn FnMut(&[u8])) -> Result<BodyRead, BodyError> {
         let mut reader = self.reader();
         loop {
@@ -243,10 +245,10 @@ impl<'a> BodyStream<'a> {
         }
     }
 
-    /// Receives the body to its end without blocking, and buffers it to be read.
+    /// Receives and buffers the rest of the body, without blocking.
     ///
     /// # Errors
-    /// As [`read`](Self::read)'s.
+    /// As for [`read`](Self::read).
     pub fn read_ahead(&self) -> Result<ReadAhead, BodyError> {
         let mut reader = self.reader();
         loop {
@@ -256,7 +258,7 @@ impl<'a> BodyStream<'a> {
             if reader.complete {
                 return Ok(ReadAhead::Whole);
             }
-            if reader.decoded.len() - reader.at > READ_AHEAD {
+            if reader.decoded.len() - reader.at > MAX_READ_AHEAD {
                 return Ok(ReadAhead::TooMuch);
             }
             if reader.receive_or_ask(self.fd).is_none() {
@@ -265,22 +267,22 @@ impl<'a> BodyStream<'a> {
         }
     }
 
-    /// Passes what has been received after the body to `look`, which must not use this stream.
+    /// Passes the bytes after the body to `look`, which must not use this stream.
     pub fn peek_pipelined(&self, look: &mut dyn FnMut(&[u8])) {
         look(self.reader().rest());
     }
 
-    /// The client has got 100 Continue, from the application.
+    /// Notes that the application has sent 100 Continue.
     pub fn set_continued(&self) {
         self.reader().awaits_continue = false;
     }
 
-    /// Blocks until the client has sent something, or a signal came. After the whole timeout the next read fails.
+    /// Blocks until bytes or a signal arrive. After the whole timeout the next read fails.
     pub fn wait(&self) {
         let mut guard = self.reader();
         let reader = &mut *guard;
         if reader.control.is_closed() {
-            // A forked child: the client is its parent's.
+            // In a forked child the client belongs to the parent.
             reader.failure = Some(BodyError::Gone);
             return;
         }
@@ -301,7 +303,7 @@ impl<'a> BodyStream<'a> {
         }
     }
 
-    /// Whether the rest of the body is short and has arrived. From here on nobody asks the client for it.
+    /// Whether the rest of the body is short and has arrived. The client gets no 100 Continue after this call.
     pub(in crate::conn) fn is_almost_read(&self) -> bool {
         let mut reader = self.reader();
         reader.awaits_continue = false;

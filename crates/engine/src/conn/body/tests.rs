@@ -77,7 +77,7 @@ fn a_body_read_ahead_stays_to_be_read_and_what_is_beyond_is_known() {
 
 #[test]
 fn a_body_is_read_ahead_up_to_a_mebibyte_and_no_error_in_it_is_missed() {
-    let part = vec![b'x'; READ_AHEAD + 1];
+    let part = vec![b'x'; MAX_READ_AHEAD + 1];
     let client = Client::new("Content-Length: 1048580", &part, &Settings::default());
     assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::TooMuch));
     assert_eq!(client.read().0.len(), part.len());

@@ -1,15 +1,15 @@
-//! What becomes of what the client does not take at once: the helper sends it while the application goes on, a file takes what
-//! is too much for memory, and where that is not possible the application waits.
+//! The unsent rest of a response. The helper sends it while the application continues. Bytes that are too much for
+//! memory go to a file. If neither is possible, the application waits.
 
 use std::io;
 
-use super::{Progress, ResponseWriter, Stage};
+use super::{Progress, ResponseStage, ResponseWriter};
 
-/// How often to look whether a client has taken something of a response, within the time for that.
-const LOOKS: u64 = 8;
+/// Parts of the write timeout: after each part the writer looks whether the client has received anything.
+const LOOKS_PER_TIMEOUT: u64 = 8;
 
 impl ResponseWriter<'_> {
-    /// The application may go on if little is buffered, which the helper sends meanwhile.
+    /// Lends the buffer to the helper if the application may continue.
     pub(super) fn go_on(&mut self) -> Progress {
         let progress = self.progress();
         if progress == Progress::Sent && !self.in_flight.write_buf().is_empty() {
@@ -18,7 +18,7 @@ impl ResponseWriter<'_> {
         progress
     }
 
-    /// Nobody else sends what is buffered any more.
+    /// Takes the buffer back from the helper.
     #[inline]
     pub(super) fn take_back(&mut self) -> io::Result<()> {
         if self.in_flight.is_lent() {
@@ -42,10 +42,10 @@ impl ResponseWriter<'_> {
         self.may_spool = false;
     }
 
-    /// Makes room for more of the response: moves what is buffered to a file, or blocks until the client may take more or a
-    /// signal came. Fails when the client has taken nothing for the whole timeout.
+    /// Makes room for more of the response: moves the buffered bytes to a file, or blocks until the socket accepts more
+    /// or a signal arrives. Fails if the client has received nothing for the whole timeout.
     ///
-    /// This is what to run while other threads may go on.
+    /// Run this while other threads may run.
     pub fn wait(&mut self) -> io::Result<()> {
         let now = fastrack_sys::monotonic_millis();
         let waited = now.saturating_sub(*self.stalled.get_or_insert(now));
@@ -54,24 +54,25 @@ impl ResponseWriter<'_> {
         } else if self.spool() {
             return Ok(());
         } else {
-            // The client may take something soon after this began, which a poller reports only when a third of the
-            // socket's buffer is free. The next flush notices it: at the end it would count as news.
-            let left = (self.timeout - waited).min((self.timeout / LOOKS).max(1));
+            // A poller reports the socket only when a third of its buffer is free, but a slow client may have received
+            // something earlier. So the wait is cut into parts, and the flush after each part notices such progress.
+            let left = (self.timeout - waited).min((self.timeout / LOOKS_PER_TIMEOUT).max(1));
             self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
         };
         if result.is_err() {
-            self.stage = Stage::Broken;
+            self.stage = ResponseStage::Broken;
         }
         result.map(|_| ())
     }
 
-    /// Moves what is buffered to the response's spool, if that is possible.
+    /// Moves the buffered bytes to the spool of the response, if possible.
     fn spool(&mut self) -> bool {
-        // The spool of a forked child is its parent's.
+        // A forked child shares the spool of its parent.
         self.may_spool && !self.control.is_closed() && self.in_flight.spool(self.control)
     }
 
-    /// Whether the client may take its time for what is left. A forked child leaves its parent's bytes alone.
+    /// Whether the unsent rest can be sent later, without the application. A forked child does not send the bytes of
+    /// its parent.
     pub(super) fn may_leave_rest(&mut self) -> bool {
         self.is_broken() || self.control.is_closed() || self.in_flight.keeps_rest()
     }

@@ -17,7 +17,7 @@ fn pair() -> (UnixStream, UnixStream) {
     (client, server)
 }
 
-/// What arrives of all that is flushed.
+/// Flushes the buffer, and returns the bytes that arrive.
 fn received(buf: &mut WriteBuf, client: &mut UnixStream, server: &UnixStream) -> Vec<u8> {
     let mut received = Vec::new();
     while !buf.is_empty() {
@@ -46,7 +46,7 @@ fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
 
 #[test]
 fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
-    for length in [1, JOINED - 4, JOINED - 3, 2 * JOINED, 1_000_000] {
+    for length in [1, MAX_JOINED - 4, MAX_JOINED - 3, 2 * MAX_JOINED, 1_000_000] {
         let (mut client, server) = pair();
         let body = vec![b'b'; length];
         let mut buf = WriteBuf::default();
@@ -65,7 +65,7 @@ fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
 
 #[test]
 fn what_fails_to_be_sent_does_not_wait() {
-    for length in [1, 2 * JOINED] {
+    for length in [1, 2 * MAX_JOINED] {
         let (client, server) = pair();
         drop(client);
         let mut buf = WriteBuf::default();
@@ -108,18 +108,18 @@ fn a_file_that_has_shrunk_is_an_error_not_an_end() {
 #[test]
 fn a_long_file_does_not_starve_others() {
     let (mut client, server) = pair();
-    // A reader that keeps up, so that the socket always takes more.
+    // The reader is fast, so that the socket always accepts more.
     let reader = std::thread::spawn(move || {
         let mut sink = Vec::new();
         client.read_to_end(&mut sink).map(|_| sink.len())
     });
     server.set_nonblocking(false).expect("blocking");
-    let length = 2 * FILE_SLICE + 1;
+    let length = 2 * FILE_BYTES_PER_TURN + 1;
     let file = tempfile::tempfile().expect("a file");
     file.set_len(length as u64).expect("length");
     let mut buf = WriteBuf::default();
     buf.push_file(file, length as u64, false);
-    for (sent, more) in [(FILE_SLICE, true), (FILE_SLICE, true), (1, false)] {
+    for (sent, more) in [(FILE_BYTES_PER_TURN, true), (FILE_BYTES_PER_TURN, true), (1, false)] {
         assert_eq!(buf.flush(server.as_fd()).expect("flush"), sent);
         assert_eq!(buf.has_more_to_send(), more);
     }
@@ -128,7 +128,7 @@ fn a_long_file_does_not_starve_others() {
     assert_eq!(reader.join().expect("joined").expect("read"), length);
 }
 
-/// Makes spools, and knows how many it has made.
+/// Makes spools, and counts them.
 struct Spools {
     spooling: Spooling,
     control: Arc<Control>,
@@ -210,7 +210,7 @@ fn a_file_of_the_applications_is_no_spool() {
     assert!(!spools.spool(&mut buf, u64::MAX).expect("no spool") && buf.len() == 4);
 }
 
-/// Has writing to the spool fail, and reading go on.
+/// Makes writes to the spool fail, and reads succeed.
 fn break_spool(buf: &mut WriteBuf) {
     if let Some(part) = &mut buf.file {
         let path = format!("/dev/fd/{}", part.file.as_raw_fd());

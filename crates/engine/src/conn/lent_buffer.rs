@@ -1,8 +1,7 @@
-//! What the client has not taken yet, or what is held back for more to go with it, while the application goes on with the response: the
-//! helper sends it.
+//! The write buffer of a response, lent to the helper while the application continues. The helper sends the bytes.
 //!
-//! Nobody knows whether an application that has passed a part of a body passes the next one at once or in a minute. So small parts
-//! are held back until the helper first looks at a request that lasts: after one to eight milliseconds.
+//! The next part of a body may follow at once or in a minute. So small parts are held back until the helper first looks
+//! at the request, one to eight milliseconds after its start.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::write_buf::WriteBuf;
 use crate::request_state::{ActiveRequest, SendUnsent};
 
-/// Where a thread of the application leaves its write buffer while it has nothing to send.
+/// The slot for the write buffer that a thread of the application lends to the helper.
 #[derive(Debug, Default)]
-pub(crate) struct Unsent {
+pub(crate) struct LentBuffer {
     lent: Mutex<Lent>,
     /// The helper has looked at this request.
     is_seen: AtomicBool,
@@ -23,25 +22,25 @@ pub(crate) struct Unsent {
 #[derive(Debug, Default)]
 struct Lent {
     write_buf: WriteBuf,
-    /// How much the socket has taken of it.
+    /// Bytes that the helper has sent.
     taken: usize,
     failure: Option<io::Error>,
 }
 
-impl Unsent {
-    /// That of the thread which answers these requests.
+impl LentBuffer {
+    /// Makes the slot of the thread that serves these requests, and shares it with the helper.
     pub fn of(requests: &ActiveRequest) -> Arc<Self> {
-        let unsent = Arc::<Self>::default();
-        requests.share_unsent(Arc::clone(&unsent) as _);
-        unsent
+        let slot = Arc::<Self>::default();
+        requests.share_unsent(Arc::clone(&slot) as _);
+        slot
     }
 
-    /// A request begins.
+    /// Called at the start of a request.
     pub fn begin(&self) {
         self.is_seen.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nothing is to be held back any more.
+    /// Whether the helper has looked at the request: from then on nothing is held back.
     pub fn is_seen(&self) -> bool {
         self.is_seen.load(Ordering::Relaxed)
     }
@@ -50,7 +49,7 @@ impl Unsent {
         *self.lent() = Lent { write_buf, ..Lent::default() };
     }
 
-    /// The buffer, and how much the socket has taken of it.
+    /// Returns the buffer, and the number of bytes that the helper has sent, or its error.
     pub(super) fn take_back(&self) -> (WriteBuf, io::Result<usize>) {
         let Lent { write_buf, taken, failure } = std::mem::take(&mut *self.lent());
         (write_buf, failure.map_or(Ok(taken), Err))
@@ -61,10 +60,11 @@ impl Unsent {
     }
 }
 
-impl SendUnsent for Unsent {
+impl SendUnsent for LentBuffer {
     fn send_unsent(&self, client: BorrowedFd<'_>) -> bool {
         self.is_seen.store(true, Ordering::Relaxed);
-        // If it is locked, the application's thread is about to send. Or it has just lent something, and may not see that yet.
+        // A locked slot means that the application's thread is about to send, or has just lent bytes and may not know
+        // yet that the helper has looked.
         let Ok(mut lent) = self.lent.try_lock() else { return true };
         if lent.write_buf.is_empty() || lent.failure.is_some() {
             return false;
@@ -91,24 +91,24 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    fn lent(bytes: &[u8]) -> Unsent {
-        let (unsent, mut buf) = (Unsent::default(), WriteBuf::default());
+    fn lent(bytes: &[u8]) -> LentBuffer {
+        let (slot, mut buf) = (LentBuffer::default(), WriteBuf::default());
         buf.push(&[IoSlice::new(bytes)], 0).expect("room");
-        unsent.lend(buf);
-        unsent
+        slot.lend(buf);
+        slot
     }
 
     #[test]
-    fn what_is_lent_is_sent_and_comes_back_with_how_much_that_was() {
+    fn lent_bytes_are_sent_and_the_buffer_returns_with_their_number() {
         let (mut client, server) = UnixStream::pair().expect("a pair");
         server.set_nonblocking(true).expect("nonblocking");
         let length = 1_000_000;
-        let unsent = lent(&vec![b'x'; length]);
-        assert!(unsent.send_unsent(server.as_fd()));
-        let (mut buf, taken) = unsent.take_back();
+        let slot = lent(&vec![b'x'; length]);
+        assert!(slot.send_unsent(server.as_fd()));
+        let (mut buf, taken) = slot.take_back();
         let taken = taken.expect("sent");
         assert!(taken > 0 && buf.len() == length - taken);
-        assert!(!unsent.send_unsent(server.as_fd()), "nothing is lent");
+        assert!(!slot.send_unsent(server.as_fd()), "nothing is lent");
         client.read_exact(&mut vec![0; taken]).expect("read");
         assert!(buf.flush(server.as_fd()).expect("flush") > 0);
     }
@@ -117,11 +117,11 @@ mod tests {
     fn the_application_learns_that_the_client_is_gone() {
         let (client, server) = UnixStream::pair().expect("a pair");
         drop(client);
-        let unsent = lent(b"late");
-        assert!(unsent.send_unsent(server.as_fd()));
-        assert!(!unsent.send_unsent(server.as_fd()), "once is enough");
-        assert_eq!(unsent.take_back().1.expect_err("gone").kind(), io::ErrorKind::BrokenPipe);
-        assert!(unsent.take_back().1.is_ok());
+        let slot = lent(b"late");
+        assert!(slot.send_unsent(server.as_fd()));
+        assert!(!slot.send_unsent(server.as_fd()), "once is enough");
+        assert_eq!(slot.take_back().1.expect_err("gone").kind(), io::ErrorKind::BrokenPipe);
+        assert!(slot.take_back().1.is_ok());
     }
 
     #[test]
@@ -129,26 +129,26 @@ mod tests {
         const PARTS: usize = 40;
         for round in 0..500 {
             let (mut client, server) = UnixStream::pair().expect("a pair");
-            let unsent = Unsent::default();
+            let slot = LentBuffer::default();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     (0..round % 50).for_each(|_| std::hint::spin_loop());
-                    unsent.send_unsent(server.as_fd());
+                    slot.send_unsent(server.as_fd());
                 });
                 for number in 0..PARTS {
-                    let mut buf = unsent.take_back().0;
+                    let mut buf = slot.take_back().0;
                     buf.push(&[IoSlice::new(&[number as u8])], 0).expect("room");
-                    unsent.lend(buf);
+                    slot.lend(buf);
                 }
             });
-            assert!(unsent.is_seen());
-            unsent.take_back().0.flush(server.as_fd()).expect("flush");
+            assert!(slot.is_seen());
+            slot.take_back().0.flush(server.as_fd()).expect("flush");
             drop(server);
             let mut received = Vec::new();
             client.read_to_end(&mut received).expect("read");
             assert_eq!(received, (0..PARTS as u8).collect::<Vec<_>>());
-            unsent.begin();
-            assert!(!unsent.is_seen());
+            slot.begin();
+            assert!(!slot.is_seen());
         }
     }
 }

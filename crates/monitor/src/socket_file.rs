@@ -1,4 +1,4 @@
-//! The monitor's addresses.
+//! The addresses of the monitor: a unix socket with its file, and a TCP port.
 
 use std::fs;
 use std::io;
@@ -9,33 +9,37 @@ use std::path::{Path, PathBuf};
 
 use fastrack_sys::{Access, AppUser};
 
-/// In bytes: sun_path without its end (unix(7)).
-const LONGEST: usize = 107;
+/// The longest path of a unix socket, in bytes: sun_path without its final NUL (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
 
-/// What tells a file from any other that may get its name: inodes are used again.
+/// The identity of a file: device, inode, and time of change, because the file system reuses inodes.
 type Identity = (u64, u64, i64, i64);
 
-/// A unix socket with a file that only its owner may open.
+/// The file of a unix socket that only its owner may open.
 #[derive(Debug)]
-pub struct Place {
+pub struct SocketFile {
     path: PathBuf,
-    /// The user whose folder it may be in. None: this process acts as itself.
+    /// The user to act as in a directory of this user; None to act as this process.
     user: Option<AppUser>,
     file: Identity,
 }
 
-impl Place {
-    /// Listens there. A socket that is there is replaced in one step: that of a killed master, or, if this one `replaces` another, that
-    /// one's.
-    pub fn take(path: &Path, user: Option<&AppUser>, replaces: bool) -> io::Result<(Self, UnixListener)> {
+impl SocketFile {
+    /// Listens at the path. An existing socket is replaced in one step if no process listens there, or if this master
+    /// `replaces` another one.
+    ///
+    /// # Errors
+    /// InvalidInput for a path that is too long, AlreadyExists for a file that is no socket, AddrInUse for a
+    /// socket in use, and the errors of bind(2).
+    pub fn create(path: &Path, user: Option<&AppUser>, replaces: bool) -> io::Result<(Self, UnixListener)> {
         let length = beside(path).as_os_str().len();
-        if length > LONGEST {
-            let text = format!("the path is {} bytes too long for a socket", length - LONGEST);
+        if length > MAX_SOCKET_PATH {
+            let text = format!("the path is {} bytes too long for a socket", length - MAX_SOCKET_PATH);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let (file, listener) = at(path, user, |path| Self::make(path, replaces))?;
         listener.set_nonblocking(true)?;
-        Ok((Place { path: path.to_owned(), user: user.cloned(), file }, listener))
+        Ok((SocketFile { path: path.to_owned(), user: user.cloned(), file }, listener))
     }
 
     fn make(path: &Path, replaces: bool) -> io::Result<(Identity, UnixListener)> {
@@ -55,13 +59,13 @@ impl Place {
         Ok((placed?, listener))
     }
 
-    /// Whether the file is still this one, and not a new master's.
+    /// Whether the file at the path is still this one, not that of a new master.
     pub fn is_ours(&self) -> bool {
         identity(&self.path).is_ok_and(|found| found == self.file)
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         let _ = at(&self.path, self.user.as_ref(), |path| {
             if identity(path)? == self.file {
@@ -72,14 +76,14 @@ impl Drop for Place {
     }
 }
 
-/// Its name until it has its own.
+/// The temporary path of the socket, before the rename.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     name.into()
 }
 
-/// Acts on the file as the user who can change where its path leads, or as root where nobody else can.
+/// Calls `act` as the user who can change where the path leads, or as root if no other user can.
 fn at<T>(path: &Path, user: Option<&AppUser>, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     let Some(user) = user else { return act(path) };
     match user.access(path, false)? {
