@@ -21,8 +21,7 @@ mount_point=$cache/mnt
 lane=gems
 can_have_root
 unshare -n true 2>/dev/null || unavailable "no network namespaces (unshare -n)"
-have readelf || unavailable "it takes binutils"
-
+have readelf && have llvm-objdump || unavailable "it takes binutils and llvm"
 [ "$(uname -m)" = x86_64 ] || unavailable "it takes an x86_64 machine"
 
 passed=0
