@@ -2,8 +2,7 @@
 # The lane `gems`: builds the gems for Linux, installs them into bare systems, and serves apps there. Run by bin/test.
 #
 # A bare system is a Debian root with Ruby, Rack, Sinatra and Rails, without a compiler, without Ruby's headers, and without a
-# network (unshare -n). For aarch64 it is entered through qemu-user. The gems for musl are loaded by musl's loader. A Ruby that
-# Debian has no packages of is built from its release, once (built_root.sh); its root has Sinatra, and no Rails.
+# network (unshare -n). For aarch64 it is entered through qemu-user. The gems for musl are loaded by musl's loader.
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -12,8 +11,6 @@ set -uo pipefail
 . "$repo/bin/lib/lane.sh"
 # shellcheck source-path=SCRIPTDIR
 . "$repo/bin/lib/gems/roots.sh"
-# shellcheck source-path=SCRIPTDIR
-. "$repo/bin/lib/gems/releases.sh"
 # shellcheck disable=SC2154
 mount_point=$cache/mnt
 
@@ -57,15 +54,9 @@ in_root() {
 
 # serve SUITE ARCHITECTURE RUBY GEM [EMULATOR]: installs the gem in a root and serves the apps.
 serve() {
-  local suite=$1 architecture=$2 program=$3
-  EMULATOR=${5:-} serve_in "$(root_path "$suite" "$architecture")" "$program" "$4"
-}
-
-# serve_in ROOT RUBY GEM: the same
-serve_in() {
   local gem
-  gem=$(package "$3")
-  in_root "$1" "$gem" "$2" /gems/smoke.rb --bare "/gems/${gem##*/}" "${apps[@]}" ${with_rails:+"$rails"}
+  gem=$(package "$4")
+  EMULATOR=${5:-} in_root "$(root_path "$1" "$2")" "$gem" "$3" /gems/smoke.rb --bare "/gems/${gem##*/}" "${apps[@]}" ${with_rails:+"$rails"}
 }
 
 # deploy ROOT GEM: as Heroku does it, up to the end of the dyno.
@@ -73,23 +64,6 @@ deploy() {
   local gem
   gem=$(package "$2")
   in_root "$1" "$gem" /bin/sh -c "ruby /gems/smoke.rb --bare '/gems/${gem##*/}' && ruby /gems/deploy.rb '/gems/${gem##*/}' /gems/heroku"
-}
-
-# built_root SERIES: the root of a Ruby that Debian has no packages of; of another release, or by another script, it is another one.
-built_root() { echo "$cache/roots/ruby$1-$(cat "$(release "$1")" "$repo/bin/lib/gems/built_root.sh" | cksum | cut -d' ' -f1)"; }
-
-make_built_root() {
-  local root
-  root=$(built_root "$1")
-  [ ! -d "$root" ] || return 0
-  say "building Ruby $1 and a root for it, $root (some minutes; its log is beside it)"
-  mkdir -p "$cache/roots"
-  rm -rf --one-file-system "$root.making"
-  if ! bash "$repo/bin/lib/gems/built_root.sh" "$(release "$1")" "$cache" "$root.making" >"$root.log" 2>&1; then
-    tail -n 20 "$root.log" >&2
-    return 1
-  fi
-  mv "$root.making" "$root"
 }
 
 load_with_musl() {
@@ -130,12 +104,6 @@ if count "make a bare forky" make_root bootstrap forky amd64; then
   count "x86_64-linux-gnu with Ruby 3.3 in a bare forky" serve forky amd64 /usr/bin/ruby x86_64-linux-gnu
   count "x86_64-linux-gnu deployed by Bundler with Ruby 3.3 in a bare forky" deploy "$(root_path forky amd64)" x86_64-linux-gnu
 fi
-for series in "${released[@]}"; do
-  [ -n "$(release "$series")" ] || { say "no source of Ruby $series: not tried"; continue; }
-  count "build Ruby $series, and a bare system for it" make_built_root "$series" || continue
-  with_rails='' count "x86_64-linux-gnu with Ruby $series in a bare system" serve_in "$(built_root "$series")" /usr/local/bin/ruby x86_64-linux-gnu
-  count "x86_64-linux-gnu deployed by Bundler with Ruby $series in a bare system" deploy "$(built_root "$series")" x86_64-linux-gnu
-done
 if count "make a bare bookworm for arm64" make_root unpack bookworm arm64; then
   count "aarch64-linux with Ruby 3.1 in a bare bookworm, emulated" serve bookworm arm64 /usr/bin/ruby3.1 aarch64-linux "$(emulator)"
 fi
