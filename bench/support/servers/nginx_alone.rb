@@ -4,24 +4,28 @@ require_relative "../programs"
 
 module Bench
   module Servers
-    # nginx itself, which sends the app's answer as a file of its own: what there is to reach with sendfile(2).
-    class NginxFiles
+    # nginx without an app: it sends a short answer from its configuration, a long one from a file by sendfile(2).
+    class NginxAlone
+      # Bytes that the configuration has room for.
+      SHORT = 1_000
+
       def name = "nginx"
 
-      # It knows no app, so only where what is answered is a file.
       def serves?(workload) = workload.servers.include?(name)
 
       # @return [Array<Array<String>>] one program
       def commands(site)
-        site.write("answer", site.workload.app.body(site.workload.request))
-        config = site.write("nginx.conf", config(site))
+        body = site.workload.app.body(site.workload.request)
+        site.write("answer", body)
+        answer = body.bytesize < SHORT ? "return 200 #{body.dump};" : "try_files /answer =404;"
+        config = site.write("nginx.conf", config(site, answer))
         [[Programs.nginx, "-p", site.dir, "-c", config, "-e", File.join(site.dir, "nginx.error.log")]]
       end
 
       private
 
       # sendfile and tcp_nopush as Debian's nginx.conf has them.
-      def config(site)
+      def config(site, answer)
         <<~NGINX
           daemon off;
           #{"user root;" if Process.uid.zero?}
@@ -33,15 +37,12 @@ module Bench
             access_log off;
             sendfile on;
             tcp_nopush on;
-            client_body_temp_path body;
-            proxy_temp_path proxy;
-            fastcgi_temp_path fastcgi;
-            uwsgi_temp_path uwsgi;
-            scgi_temp_path scgi;
+            keepalive_requests 1000000000;
+            #{%w[client_body proxy fastcgi uwsgi scgi].map { |name| "#{name}_temp_path #{name};" }.join(" ")}
             server {
-              listen #{site.endpoint};
+              listen #{site.endpoint.nginx};
               root #{site.dir};
-              location / { try_files /answer =404; }
+              location / { #{answer} }
             }
           }
         NGINX
