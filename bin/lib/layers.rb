@@ -20,7 +20,7 @@ ORDER = {
   MODULES
   "crates/sys" => <<~MODULES,
     proc_stat
-    app_user clock fatal_signals fd fd_limit memory process processors shared_memory signals stack thread_id
+    app_user clock fd fd_limit memory process processors shared_memory signals stack thread_id
     fd_passing heap_holes socket thread
     own_descriptors priority sendfile stderr wakeup
     poller

@@ -198,8 +198,6 @@ module Fastrack
     def prepare
       @pid_file&.claim
       PidFileGuard.install(@configuration.pid_files)
-      # Before an app that each worker loads, a library that wraps `exec` by an alias would wrap the guard's, which finds no other.
-      ExitGuard.prepare if @loaded
       EngineSettings.load(@configuration)
       redirect_output(@background)
       yield if block_given?

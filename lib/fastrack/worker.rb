@@ -173,8 +173,6 @@ module Fastrack
       @memory_note = MemoryNote.for(@scoreboard_entry)
       @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note)
       @engine.stop if @must_stop
-      @engine.catch_fatal_signals
-      ExitGuard.install { @engine.prepare_exit }
     end
 
     # With the main thread there are as many as MaxThreads says.

@@ -16,7 +16,8 @@ mod timer;
 pub(crate) use shared::tests;
 
 pub(crate) use app_threads::{AppThreads, Turn};
-pub use ending::Ending;
+pub(crate) use ending::Ending;
+pub use ending::TIMEOUT_STATUS;
 pub(crate) use shared::Shared;
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

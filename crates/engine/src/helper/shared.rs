@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fastrack_http::Error;
 use fastrack_sys::monotonic_millis;
 
 use super::app_threads::AppThreads;
 use super::timer::HelperTimer;
 use crate::baton::{Baton, Driving};
-use crate::control::Control;
-use crate::reactor::{Reactor, LOG_TIME};
+use crate::reactor::Reactor;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -92,19 +90,6 @@ impl Shared {
     pub fn hand_off_all(&self, millis: u64) -> bool {
         let reactor = self.reactor_within(millis);
         reactor.map(|mut reactor| reactor.hand_off_all()).is_some()
-    }
-
-    /// The process ends in the middle of requests, whose clients have been dealt with: they get their lines in the access log,
-    /// now that the connections are safe.
-    pub fn log_ended(&self, control: &Control, millis: u64) {
-        if let Some(mut reactor) = self.reactor_within(millis) {
-            for request in control.all_requests() {
-                if let Some(claim) = request.take_ended() {
-                    reactor.log_lost(request, claim, Error::Ended);
-                }
-            }
-            reactor.flush_log(LOG_TIME);
-        }
     }
 
     /// Locks the reactor, or gives up after `millis` milliseconds.

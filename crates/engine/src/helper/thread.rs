@@ -42,7 +42,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
-    pub fn start(shared: Arc<Shared>, control: Arc<Control>, ending: Arc<Ending>) -> io::Result<Self> {
+    pub fn start(shared: Arc<Shared>, control: Arc<Control>, ending: Ending) -> io::Result<Self> {
         let its = (Arc::clone(&shared), Arc::clone(&control));
         let work = move || {
             if catch_unwind(AssertUnwindSafe(|| run(&its.0, &its.1, &ending))).is_err() {
@@ -78,15 +78,11 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let mut tick = Tick::new(shared.timer(), shared.baton(), drive);
     loop {
         let Some(wake) = shared.timer().wait(&mut events, tick.next_look()) else {
-            ending.leave();
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
         };
         if control.is_helper_over() {
             return;
-        }
-        if ending.carry_out() {
-            return ending.await_end(&mut events);
         }
         tick.woken(wake);
     }

@@ -41,7 +41,6 @@ use crate::handoff::QueueHandle;
 use crate::request_state::Count;
 use crate::settings::{own_descriptors, Settings};
 
-pub(crate) use access::LOG_TIME;
 pub use lead::Finish;
 pub(crate) use lead::Lead;
 pub(crate) use next_action::Action;

@@ -33,7 +33,6 @@ pub struct Engine {
     _helper: Helper,
     shared: Arc<Shared>,
     control: Arc<Control>,
-    ending: Arc<Ending>,
     spooling: Spooling,
     /// One for each thread of the application.
     unsent: Box<[Arc<LentBuffer>]>,
@@ -113,12 +112,11 @@ impl Engine {
         }
         reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, Arc::clone(control.baton()), timer, app_threads));
-        let ending = Arc::new(Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch));
+        let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch);
         Ok(Engine {
-            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), Arc::clone(&ending))?,
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), ending)?,
             shared,
             control,
-            ending,
             spooling,
             unsent,
             poller,
@@ -130,11 +128,6 @@ impl Engine {
     /// What other threads and signal handlers may do with this engine while it runs.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
-    }
-
-    /// Answers the clients if the process ends in the middle of a request.
-    pub fn ending(&self) -> Arc<Ending> {
-        Arc::clone(&self.ending)
     }
 
     /// Lets the application fork.

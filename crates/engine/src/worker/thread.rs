@@ -332,3 +332,6 @@ fn log(app: &mut impl App, lines: &[String], lacks_memory: bool) -> Flow {
         app.check()
     }
 }
+
+#[cfg(test)]
+mod tests;

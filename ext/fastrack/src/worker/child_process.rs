@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use magnus::{function, prelude::*, Error, RModule, Ruby, Value};
+use magnus::{function, prelude::*, Error, RModule, Ruby};
 use rb_sys::*;
 
 use fastrack_sys as sys;
@@ -30,8 +30,6 @@ fn run(ruby: &Ruby) -> Result<(), Error> {
         Ok(status) => end_in_order(status),
         Err(error) => warn(&format!("a child of the master failed: {error}")),
     }
-    // It answers clients first. The app may have replaced it by one that returns, or raises.
-    let _ = ruby.module_process().funcall::<_, _, Value>("exit!", (FAILURE,));
     sys::exit_at_once(FAILURE)
 }
 

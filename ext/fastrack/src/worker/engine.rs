@@ -10,7 +10,7 @@ use magnus::{
     TypedData, Value,
 };
 
-use fastrack_engine::{Control, Ending, Engine, Finish, Forking, GcPause};
+use fastrack_engine::{Control, Engine, Finish, Forking, GcPause};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
@@ -32,8 +32,7 @@ struct RubyEngine {
     pause: Cell<Option<GcPause>>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
-    /// These would keep descriptors open; None once the engine was released.
-    ending: RefCell<Option<Arc<Ending>>>,
+    /// It would keep descriptors open; None once the engine was released.
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
     pid: u32,
@@ -50,7 +49,6 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
     class.define_method("begin_pause", method!(RubyEngine::begin_pause, 1))?;
     class.define_method("end_pause", method!(RubyEngine::end_pause, 0))?;
-    class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
     class.define_method("release", method!(RubyEngine::release, 0))?;
     define_control(class)
@@ -74,9 +72,6 @@ fn define_control(class: RClass) -> Result<(), Error> {
     // Passes the backtraces of Ruby's threads to the watchdog, for the log. To be called on THREAD_DUMP_SIGNAL. False if the
     // watchdog has not asked for backtraces.
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
-    // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
-    // response has begun; all other connections go to other workers.
-    class.define_method("prepare_exit", method!(RubyEngine::prepare_exit, 0))?;
     // Lets go of all connections without sending anything to any client: for a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
@@ -99,7 +94,6 @@ impl RubyEngine {
         let object = ruby.obj_wrap(RubyEngine {
             control: engine.control(),
             dumper,
-            ending: RefCell::new(Some(engine.ending())),
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
@@ -192,19 +186,6 @@ impl RubyEngine {
         (finish, app.take_pending())
     }
 
-    /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
-    /// Ruby gets it.
-    fn answer_crashes(&self) {
-        if let Some(ending) = &*self.ending.borrow() {
-            ending.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
-        }
-    }
-
-    fn prepare_exit(&self) {
-        let ending = self.ending.borrow().clone();
-        ending.iter().for_each(|ending| ending.run());
-    }
-
     /// `release`: closes all descriptors of an engine that does not run any more, connections included, and ends its helper
     /// thread. False if it still runs, or is another process's.
     fn release(&self) -> bool {
@@ -213,9 +194,8 @@ impl RubyEngine {
             return false;
         }
         self.control.mark_dropped();
-        self.ending.borrow().iter().for_each(Ending::leave_fatal_signals);
         GcClock::forget();
-        drop((engine.take(), self.forking.take(), self.ending.take()));
+        drop((engine.take(), self.forking.take()));
         true
     }
 

@@ -3,7 +3,8 @@
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{
-    Cause, Counts, Entry, ExitStatus, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+    Cause, Counts, Entry, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+    TIMEOUT_STATUS,
 };
 use fastrack_monitor::STATUS_CLASSES;
 
@@ -17,7 +18,7 @@ pub(super) struct RubyScoreboard(pub Scoreboard);
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.const_set("TIMEOUT_STATUS", ExitStatus::RequestTimeout as i32)?;
+    class.const_set("TIMEOUT_STATUS", TIMEOUT_STATUS)?;
     class.const_set("MAX_WORKERS", MAX_WORKERS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;

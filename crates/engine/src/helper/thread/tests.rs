@@ -11,7 +11,7 @@ fn control() -> Arc<Control> {
 fn start(shared: &Arc<Shared>) -> Helper {
     let control = control();
     let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &RequestSettings::default());
-    Helper::start(Arc::clone(shared), control, Arc::new(ending)).expect("a thread")
+    Helper::start(Arc::clone(shared), control, ending).expect("a thread")
 }
 
 #[test]
