@@ -34,7 +34,6 @@ mod patience;
 pub use app_user::{Access, AppUser};
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
-    tick_millis,
 };
 pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{
