@@ -33,7 +33,6 @@ mod patience;
 pub use app_user::{Access, AppUser};
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
-    tick_millis,
 };
 pub use fd::{
     borrow_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking, write_once,

@@ -62,23 +62,32 @@ impl Shared {
         within(millis, || self.baton.drive())
     }
 
-    /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper
-    /// locked the reactor in between, nobody would handle the events that it polled until another client came.
+    /// The leader is about to wait, and unlocks the reactor. It is idle before that: if the helper locked the reactor in between,
+    /// nobody would handle the events that it polled until another client came.
     pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
         self.baton.set_idle();
         drop(reactor);
-        self.timer.idle();
     }
 
     pub fn set_busy(&self) {
-        if let Some(epoch) = self.baton.set_busy() {
-            self.timer.woken(epoch);
+        if self.baton.set_busy() {
+            self.set_timer();
         }
     }
 
-    /// The application's thread begins something that may last: a request, or something else.
-    pub fn begin(&self, is_request: bool) {
-        self.timer.begin(self.baton.step(), is_request);
+    /// The leader begins something that may last: a request, or something else.
+    #[inline]
+    pub fn begin(&self) {
+        if self.baton.step() {
+            self.set_timer();
+        }
+    }
+
+    /// The helper was asleep at this step of the leader, and must see whether something lasts.
+    #[cold]
+    fn set_timer(&self) {
+        self.baton.wake_up();
+        self.timer.set();
     }
 
     /// The listeners are about to be closed.

@@ -14,7 +14,6 @@ mod leading;
 mod linger;
 mod next_action;
 mod queue_limit;
-mod request_length;
 mod schedule;
 mod shortage;
 mod stop;

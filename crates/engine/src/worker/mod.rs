@@ -86,7 +86,7 @@ impl Engine {
         let timer = HelperTimer::new(watched, beside)?;
         if !app_threads.is_alone() && Poller::TAKES_TIMERS {
             let waits = Timer::new()?;
-            timer.watch_beside(&waits)?;
+            timer.watch_admissions(&waits)?;
             app_threads.app_lock().tell_by(waits);
         }
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));

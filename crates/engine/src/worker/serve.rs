@@ -55,7 +55,7 @@ impl<'e> AppThread<'e> {
         let mut reactor = self.lock_after_request(leads)?;
         if leads {
             // What is called after the response may also take long. The next request begins by the same timer.
-            shared.begin(false);
+            shared.begin();
         }
         // The body on a hijacked connection is the application's.
         let keep_alive = (stage == ResponseStage::Hijacked || connection.skip_body()) && keep_alive;
