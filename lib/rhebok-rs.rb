@@ -4,6 +4,5 @@
 # Rack::Handler::Fastrack.
 require_relative "fastrack"
 require "rack/handler/fastrack"
-require "fastrack/default_server"
 
 Fastrack::DefaultServer.watch_rails if defined?(ActiveSupport) && ActiveSupport.respond_to?(:on_load)

@@ -2,7 +2,8 @@
 
 require "capybara"
 require "stringio"
-require_relative "../fastrack"
+require_relative "in_process/server"
+require_relative "version"
 
 # `Capybara.server = :fastrack`, or `Capybara.server = :fastrack, { Silent: true }`. It takes Fastrack::Server's options, and of
 # Puma's `Silent` and `Threads` ("0:4": at most four requests at a time). Like Capybara's other servers it ends with the process.

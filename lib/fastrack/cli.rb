@@ -1,16 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "cli/app_file"
-require_relative "cli/arguments"
+require "rack"
 require_relative "backtrace"
-require_relative "cli/daemon"
+require_relative "cli/arguments"
+require_relative "cli/help"
 require_relative "configuration"
 require_relative "configuration/app_environment"
 require_relative "error"
 require_relative "launcher"
-require_relative "process/settings"
+require_relative "master/process_setup"
 require_relative "rack/temporary_folder"
-require_relative "upgrade/old_master"
+require_relative "text"
+require_relative "upgrade/masters"
 require_relative "version"
 
 module Fastrack
@@ -96,12 +97,12 @@ module Fastrack
       app = self.app
       options, overrides = settings
       configuration = Configuration.new(options, overrides: overrides)
-      ProcessSettings.new(configuration).apply
+      ProcessSetup.new(configuration).apply
       puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.join(", ")}"
       require_relative "native"
       load_app(app, configuration)
       puts "app: loaded"
-      [*configuration.oversights, *ProcessSettings.shortage, *TemporaryFolder.shortage].each { |line| puts line }
+      [*configuration.oversights, *ProcessSetup.shortage, *TemporaryFolder.shortage].each { |line| puts line }
     end
 
     def load_app(app, configuration)
@@ -110,6 +111,89 @@ module Fastrack
       raise
     rescue StandardError, ScriptError => e
       raise Error, "the app does not load: #{Backtrace.text(e)}"
+    end
+  end
+
+  # An app that is still to be loaded: config.ru, or Ruby that defines it as a constant (see Rack::Builder).
+  class AppFile
+    # What rackup adds to an app in each environment; nothing in others, such as production.
+    MIDDLEWARE = {
+      "development" => %i[CommonLogger ShowExceptions Lint TempfileReaper],
+      "deployment" => %i[CommonLogger TempfileReaper]
+    }.freeze
+
+    # @param path [String, nil] as given on the command line
+    def initialize(path)
+      @path = path
+    end
+
+    # Loads it, anew each time.
+    #
+    # @param default_middleware [Boolean] whether to add rackup's middleware, for the environment that RACK_ENV names
+    # @param path [String, nil] if none was given; nil: config.ru
+    # @return [#call]
+    # @raise [Error] when there is no such file or no app in it; and whatever the file raises
+    def load(default_middleware: true, path: nil)
+      file = Text.expand(@path || path || "config.ru")
+      raise Error, "there is no #{file}#{suggestion}" unless File.file?(file)
+
+      # Rack 2 also returns the options in the file.
+      app = Rack::Builder.parse_file(file)
+      app = app.first if app.is_a?(Array)
+      raise Error, "#{file} does not return an app, but #{app.inspect[0, 200]}" unless app.respond_to?(:call)
+
+      names = default_middleware ? MIDDLEWARE.fetch(ENV["RACK_ENV"], []) : []
+      names.reverse.inject(app) do |inner, name|
+        Rack.const_get(name).new(inner, *(name == :CommonLogger ? [$stderr] : []))
+      end
+    end
+
+    private
+
+    # For a command that was meant.
+    def suggestion = @path.to_s.b.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
+  end
+
+  # Moves the server into the background. The command waits until it has started: errors appear on the terminal and in the
+  # exit status.
+  class Daemon
+    STARTED = "started"
+
+    # Returns in another process, without a terminal. The calling one exits when that has started or failed.
+    #
+    # @return [Daemon]
+    def self.detach
+      reader, writer = IO.pipe
+      wait_for(reader, writer) if fork
+      reader.close
+      Process.setsid
+      # A session leader could get a terminal again by opening one.
+      exit!(0) if fork
+      $stdin.reopen(File::NULL)
+      new(writer)
+    end
+
+    # Exits without at_exit hooks: they are the server's.
+    def self.wait_for(reader, writer)
+      writer.close
+      # Not to the end of file: a process that the app has forked may keep the pipe open.
+      exit!(reader.read(STARTED.bytesize) == STARTED ? 0 : 1)
+    end
+    private_class_method :wait_for
+
+    # @param writer [IO] to the waiting process
+    def initialize(writer)
+      @writer = writer
+    end
+
+    # Lets the waiting process exit with 0.
+    def started
+      @writer.write(STARTED)
+    rescue SystemCallError
+      # It was killed.
+      nil
+    ensure
+      @writer.close
     end
   end
 end

@@ -6,8 +6,8 @@ require_relative "configuration/options"
 require_relative "error"
 require_relative "listener/address"
 require_relative "log"
+require_relative "process/start_command"
 require_relative "text"
-require_relative "upgrade/start_command"
 
 module Fastrack
   # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
@@ -140,7 +140,7 @@ module Fastrack
     # @return [Integer] requests between two out-of-band collections; drawn at random for each worker
     def draw_gc_interval = draw(min_gc_per_request, max_gc_per_request)
 
-    # @return [ControlPlace, nil] where the monitor is; nil: there is none. Relative paths are those of the directory at the first call:
+    # @return [ControlEndpoints, nil] where the monitor is; nil: there is none. Relative paths are those of the directory at the first call:
     #   `working_directory` has been entered by then, and may have been removed later.
     # @raise [ConfigurationError]
     def control
@@ -148,9 +148,9 @@ module Fastrack
     end
 
     # @return [Boolean] whether there is a monitor where no place is named: not for Rhebok's users
-    def usual_control? = control&.path.nil? && control_path != false && @given.key?(:user_supplied_options)
+    def default_control_socket? = control&.path.nil? && control_path != false && @given.key?(:user_supplied_options)
 
-    # @return [PumaSettings, nil] what Puma's words set besides options
+    # @return [PumaExtras, nil] what Puma's words set besides options
     attr_reader :puma
     # @return [String, nil] the ConfigFile that was read, absolute
     attr_reader :file
@@ -219,8 +219,8 @@ module Fastrack
     def find_control
       return unless control_path || control_listen || (pid && control_path != false)
 
-      require_relative "configuration/control_place"
-      ControlPlace.new(self)
+      require_relative "configuration/control_endpoints"
+      ControlEndpoints.new(self)
     end
 
     def known

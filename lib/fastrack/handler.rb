@@ -52,4 +52,50 @@ module Fastrack
       attr_accessor :picked
     end
   end
+
+  # Where nobody has named a server, this one is taken before WEBrick. The Gemfile's `gem "rhebok-rs"` in place of `gem "puma"` is then all
+  # that a Rails app needs for `bin/rails server` and for its system tests.
+  module DefaultServer
+    # For rackup's Handler, and Rack 2's. `rackup`, `bin/rails server` and Sinatra give it the servers that they know, the preferred
+    # one first. Puma, which is among them, is still taken if it is in the bundle.
+    #
+    # @param names [Array<String, Symbol>, String, Symbol] one name alone is what somebody has chosen
+    def pick(names)
+      better, last = Array(names).map(&:to_s).partition { |name| name != "webrick" }
+      return super unless better.any? && last.any?
+
+      super([*better, "fastrack", *last]).tap { |server| Handler.picked = true if server.to_s.end_with?("Handler::Fastrack") }
+    end
+
+    # For Rails::Server, which says where it takes the server to listen. The server's own lines know better.
+    module ServedURL
+      def served_url
+        super unless server.to_s.end_with?("Handler::Fastrack")
+      end
+    end
+
+    class << self
+      # Has system tests and browser tests use this server if they are Puma's only because nobody has set Capybara.server. Rails decides
+      # on that when it loads ActionDispatch::SystemTestCase, and right after this hook of it.
+      def watch_rails
+        ActiveSupport.on_load(:action_dispatch_system_test_case) { DefaultServer.set_capybara(ActionDispatch::SystemTesting::Server.silence_puma) }
+        ::Rails::Server.prepend(ServedURL) if defined?(::Rails::Server)
+        ActiveSupport.on_load(:after_initialize) { DefaultServer.set_capybara(false) if defined?(::Capybara) }
+      end
+
+      # @param silent [Boolean] whether the server says nothing at its start
+      def set_capybara(silent)
+        require "capybara"
+        return if puma? || Capybara.server != Capybara.servers[:default]
+
+        require_relative "capybara"
+        Capybara.server = :fastrack, { Silent: silent }
+      end
+
+      private
+
+      # Whether it is in the bundle or, without Bundler, installed.
+      def puma? = Gem::Specification.find_all_by_name("puma").any?
+    end
+  end
 end

@@ -2,19 +2,19 @@
 
 require_relative "backtrace"
 require_relative "configuration"
+require_relative "configuration/start_lines"
 require_relative "configuration/unicorn_api"
 require_relative "error"
 require_relative "listener/set"
 require_relative "log"
 require_relative "master"
+require_relative "master/process_setup"
 require_relative "process/guards"
 require_relative "process/last_words"
 require_relative "process/pid_file"
-require_relative "process/settings"
-require_relative "process/start_lines"
+require_relative "process/start_command"
 require_relative "text"
-require_relative "upgrade/old_master"
-require_relative "upgrade/start_command"
+require_relative "upgrade/masters"
 
 module Fastrack
   # A server, from its options to its end. Handlers yield it to a block, which can stop it. Hooks get it as `server`.
@@ -50,7 +50,7 @@ module Fastrack
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
-      @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
+      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       app = loadable ? preload(app) : loaded(app)
       @loaded = app.respond_to?(:call)
       @master = Master.new(self, app, old_master)
@@ -93,16 +93,16 @@ module Fastrack
     # @return [Array<Listener>] those that are no longer configured, now closed
     # @raise [Error] and nothing has changed
     def reload
-      ProcessSettings.find_directory(@configuration)
+      ProcessSetup.find_directory(@configuration)
       configuration = yield(@configuration.worker_boot_timeout, @configuration.method(:reload))
       @listener_set.change(@configuration, configuration) do
-        settings = ProcessSettings.new(configuration)
+        settings = ProcessSetup.new(configuration)
         settings.apply
         replace_access_log(settings.access_log)
         settings.redirect
         settings.format_log
         LogFiles.remember
-        EngineSettings.load(configuration)
+        EngineBuilder.load(configuration)
         @configuration = configuration
       end
     end
@@ -170,7 +170,7 @@ module Fastrack
 
     # @return [Boolean] whether to start again
     def serve(&listening)
-      console = ProcessSettings.console_mode if interactive?
+      console = ProcessSetup.console_mode if interactive?
       @master.run { prepare(&listening) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say_to_old(e)
@@ -184,10 +184,10 @@ module Fastrack
     end
 
     def apply_settings
-      @process_settings = ProcessSettings.new(@configuration)
-      @process_settings.apply
-      @process_settings.format_log
-      @access_log = @process_settings.access_log
+      @process_setup = ProcessSetup.new(@configuration)
+      @process_setup.apply
+      @process_setup.format_log
+      @access_log = @process_setup.access_log
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
     end
 
@@ -197,7 +197,7 @@ module Fastrack
       PidFileGuard.install(@configuration.pid_files)
       # Before an app that each worker loads, a library that wraps `exec` by an alias would wrap the guard's, which finds no other.
       ExitGuard.prepare if @loaded
-      EngineSettings.load(@configuration)
+      EngineBuilder.load(@configuration)
       redirect_output(@background)
       yield if block_given?
       @puma = @configuration.puma&.start(self)
@@ -206,7 +206,7 @@ module Fastrack
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
       StartLines.for(@configuration).each { |line| Log.say(line) }
-      [@configuration.threads_line, *@configuration.oversights, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
+      [@configuration.threads_line, *@configuration.oversights, ProcessSetup.shortage].compact.each { |line| Log.line(line) }
     end
 
     # Workers have copies of the old one.
@@ -238,7 +238,7 @@ module Fastrack
 
     # Unbuffered: logs are read while they are written, and must not be lost with a killed worker.
     def redirect_output(background)
-      @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
+      @process_setup.redirect(background ? File.open(File::NULL, "w") : nil)
       Log.flush
       # The app may have replaced the first two by objects that write to the others.
       [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }

@@ -2,18 +2,17 @@
 
 require_relative "error"
 require_relative "log"
-require_relative "master/developer_interrupt"
 require_relative "master/hooks"
-require_relative "master/orders"
+require_relative "master/monitor_thread"
+require_relative "master/process_setup"
 require_relative "master/refork"
 require_relative "master/shutdown"
-require_relative "master/signal_queue"
 require_relative "master/worker_timeout"
 require_relative "master/workers"
 require_relative "process/last_words"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
-require_relative "process/settings"
+require_relative "process/signal_queue"
 require_relative "repeats"
 require_relative "upgrade"
 require_relative "worker/control_channel"
@@ -50,7 +49,7 @@ module Fastrack
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       # While a hook keeps the master from its loop.
-      @signals.limit.meanwhile = @sd_notify&.method(:step)
+      @hooks.limit.meanwhile = @sd_notify&.method(:step)
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
       @chores = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
@@ -64,7 +63,7 @@ module Fastrack
     # @return [Boolean] whether the server is to start again
     def run
       @signals.install
-      @on_terminal = ProcessSettings.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
+      @on_terminal = ProcessSetup.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
       ForkGuard.install(@signals.method(:reset)) { descriptors }
       yield
@@ -114,9 +113,8 @@ module Fastrack
     def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
 
     def start_monitor
-      return unless configuration.control || configuration.usual_control?
+      return unless configuration.control || configuration.default_control_socket?
 
-      require_relative "master/monitor_thread"
       # Until this server is ready, what it replaces answers.
       @monitor = MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed)
     end
@@ -248,7 +246,7 @@ module Fastrack
       when "URG" then refork
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)
-      when "WINCH" then ProcessSettings.foreground? ? Log.line("WINCH is ignored: terminals send it, too") : resize(0, name)
+      when "WINCH" then ProcessSetup.foreground? ? Log.line("WINCH is ignored: terminals send it, too") : resize(0, name)
       end
     end
 
@@ -263,7 +261,7 @@ module Fastrack
       return unless @shutdown.nil? || @shutdown.slower_than?(kind)
 
       notify_stopping unless @shutdown
-      @signals.limit.ending
+      @hooks.limit.ending
       @told_by = told_by
       @told_at ||= now
       @shutdown = kind.new(@workers, @launcher, now)
@@ -279,7 +277,7 @@ module Fastrack
       @orders.begin("HUP")
       @sd_notify&.reloading
       auto, place = configuration.auto_workers?, configuration.control&.to_a
-      removed = @launcher.reload { |seconds, reading| @signals.bounded(seconds, &reading) }
+      removed = @launcher.reload { |seconds, reading| @hooks.within(seconds, &reading) }
       move_monitor unless configuration.control&.to_a == place
       # Connections that wait at a removed listener are for the workers that still have it.
       @workers.each(&:drain) if removed.any?
@@ -299,7 +297,7 @@ module Fastrack
       [STOP, RESTART, "TERM", "INT"].include?(name) || (name == "QUIT" && !@launcher.interactive?) || (name == "HUP" && terminal_closed?)
     end
 
-    def terminal_closed? = @on_terminal && ProcessSettings.terminal_closed?
+    def terminal_closed? = @on_terminal && ProcessSetup.terminal_closed?
 
     def upgrade
       pending = @signals.size

@@ -4,7 +4,7 @@ require_relative "error"
 require_relative "listener/inherited"
 require_relative "log"
 require_relative "process/last_words"
-require_relative "upgrade/new_master"
+require_relative "upgrade/masters"
 require_relative "worker/control_channel"
 
 module Fastrack

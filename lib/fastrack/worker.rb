@@ -7,9 +7,8 @@ require_relative "process/guards"
 require_relative "process/last_words"
 require_relative "text"
 require_relative "worker/control_channel"
-require_relative "worker/engine_settings"
+require_relative "worker/engine_builder"
 require_relative "worker/mold"
-require_relative "worker/thread_dump"
 require_relative "worker/threads"
 
 module Fastrack
@@ -155,7 +154,7 @@ module Fastrack
       @full_marks = full_marks
       @orphan_guard = OrphanGuard.start(death_pipe, channel, name)
       @request_limit = @configuration.draw_request_limit
-      settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
+      settings = EngineBuilder.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
       @configuration.user&.switch
       @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)

@@ -29,7 +29,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
   end
 
   it "waits until the workers' memory grows no more and is a tenth of the whole, and ends with six generations" do
-    require_relative "../../lib/fastrack/master/auto_refork"
+    require_relative "../../lib/fastrack/master/refork"
     requests = own = whole = now = 0
     handle = double(serving?: true)
     allow(handle).to receive(:memory) { double(pss: 0, private: own) }

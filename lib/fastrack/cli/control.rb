@@ -2,11 +2,11 @@
 
 require "stringio"
 require_relative "../configuration"
-require_relative "../configuration/usual_control"
+require_relative "../configuration/control_endpoints"
 require_relative "../error"
 require_relative "../process/pid_file"
+require_relative "../process/proc_stat"
 require_relative "../text"
-require_relative "folder_server"
 require_relative "monitor_client"
 require_relative "status_table"
 require_relative "waiting"
@@ -88,7 +88,7 @@ module Fastrack
     # @param master [Integer] a pid
     # @return [String, nil] where its monitor is if nothing names another place
     def usual(master)
-      UsualControl.of(master)
+      DefaultControlSocket.of(master)
     rescue SystemCallError
       nil
     end
@@ -221,5 +221,55 @@ module Fastrack
     def no_server
       "no server found: name its ConfigFile (-c), its pid file (-P) or its socket (--control); none of this user's runs in #{Dir.pwd}"
     end
+  end
+
+  # Finds the server that runs in the current directory, by proc(5): by its master's process title and directory. It takes no file that
+  # could name another process, and works in a container, which has a /proc of its own.
+  module FolderServer
+    # What proc(5) adds to the name of a directory that has been removed. HUP and USR2 go to the one that has the name by now.
+    REMOVED = " (deleted)"
+
+    Master = Struct.new(:pid, :parent)
+
+    module_function
+
+    # @return [Integer, nil] the master's pid; nil where none runs here, or where there is no /proc
+    # @raise [Error] when there are several
+    def pid
+      found = masters
+      # During USR2 the new master is a child of the old one, which cancels it if it is told to stop.
+      found = found.reject { |one| found.any? { |other| other.pid == one.parent } }
+      raise Error, "several servers run in #{Dir.pwd} (pids #{found.map(&:pid).sort.join(", ")}): name one by -P, -c or --control" if found.size > 1
+
+      found.first&.pid
+    end
+
+    def masters = Dir.glob("/proc/[0-9]*").filter_map { |dir| master(dir) }
+
+    # Another user's process may call itself what it likes: this user's orders are not for it. Root's are also for the server of the user
+    # whose folder this is.
+    #
+    # @param dir [String] of a process in /proc
+    # @return [Master, nil]
+    def master(dir)
+      pid = File.basename(dir).to_i
+      return unless MasterTitle.of?(pid)
+
+      status = File.read("#{dir}/status")
+      users = status[/^Uid:(.*)/, 1].to_s.split.map(&:to_i).uniq
+      Master.new(pid, status[/^PPid:\s*(\d+)/, 1].to_i) if users.one? && trusted.include?(users.first) && here?("#{dir}/cwd")
+    rescue SystemCallError
+      # It has ended, or is not ours to look at.
+      nil
+    end
+
+    def trusted = [Process.euid, *(File.stat(".").uid if Process.euid.zero?)]
+
+    # @param link [String] to a process's directory
+    def here?(link)
+      # A folder may really have that name.
+      File.identical?(link, ".") || (File.readlink(link) == "#{Dir.pwd}#{REMOVED}" && !File.identical?(link, "#{Dir.pwd}#{REMOVED}"))
+    end
+    private_class_method :masters, :master, :trusted, :here?
   end
 end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../upgrade/start_command"
+require_relative "../process/start_command"
 
 module Fastrack
   # The app's environment: production, development and so on. Rack apps read its name from RACK_ENV, Rails apps from RAILS_ENV, and

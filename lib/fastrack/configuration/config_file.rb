@@ -122,7 +122,7 @@ module Fastrack
     def __places__ = @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.place}: #{word}"] }
 
     # @!visibility private
-    # @return [PumaSettings, nil] what a puma.rb sets besides
+    # @return [PumaExtras, nil] what a puma.rb sets besides
     def __puma__ = @__neighbour__&.__puma__
 
     # @!visibility private

@@ -3,15 +3,15 @@
 require_relative "../error"
 require_relative "../listener/address"
 require_relative "../log"
-require_relative "option"
 require_relative "config_file"
+require_relative "option"
 require_relative "options"
 
 module Fastrack
   # What the hooks of a unicorn.rb call on their `server`, the Launcher.
   module UnicornServerApi
     # `server.config`: the configuration by word, Unicorn's words included.
-    Settings = Struct.new(:configuration) do
+    ConfigView = Struct.new(:configuration) do
       # @param word [Symbol, String]
       # @return [Object, nil] nil for an unknown word
       def [](word)
@@ -20,8 +20,8 @@ module Fastrack
       end
     end
 
-    # @return [Settings]
-    def config = Settings.new(configuration)
+    # @return [ConfigView]
+    def config = ConfigView.new(configuration)
 
     # @return [Logger] the configured one, or one that writes to stderr
     def logger = configuration.logger || (@logger ||= new_logger)

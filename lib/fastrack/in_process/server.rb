@@ -1,12 +1,53 @@
 # frozen_string_literal: true
 
+require_relative "../configuration/options"
 require_relative "../error"
+require_relative "../listener/address"
+require_relative "../log"
 require_relative "../native"
-require_relative "engine_thread"
-require_relative "fork_guard"
-require_relative "settings"
+require_relative "../process/guards"
+require_relative "../worker/engine_builder"
 
 module Fastrack
+  module ForkGuard
+    # Guards servers inside this process, beside whatever else the process is.
+    module Servers
+      # @param server [#descriptors]
+      def add(server)
+        # Others may fork in the middle of this: they see an Array as it was, or as it will be.
+        @servers = [*@servers, server]
+        process = Process.singleton_class
+        [ForkGuard, Daemon].each { |guard| process.prepend(guard) unless process < guard }
+      end
+
+      # @param server [#descriptors]
+      def remove(server)
+        @servers = @servers.reject { |one| one.equal?(server) }
+      end
+
+      # @yield to daemon(3), which goes on in a child
+      def daemonize(&fork) = from_engines(&fork).tap { let_go }
+
+      def uninstall
+        super
+        @servers = []
+      end
+
+      private
+
+      def descriptors
+        super + (@servers || []).flat_map(&:descriptors)
+      end
+    end
+
+    # Process.daemon does not fork by Process._fork.
+    module Daemon
+      def daemon(*how) = ForkGuard.daemonize { super(*how) }
+    end
+
+    singleton_class.prepend(Servers)
+  end
+
   # A server in threads of this process, for tests and tools. It forks nothing, takes no signals, prints nothing, and leaves the
   # process's title alone.
   #
@@ -16,10 +57,130 @@ module Fastrack
   #
   # Each object starts once. A process may have several, and may fork: its children have none.
   class Server
+    # What a server inside another process can be told: the options that concern clients, by their names (`KeepAlive`) or their
+    # words (`keep_alive`). It reads neither a ConfigFile nor the environment, which are those of the server that is tested.
+    class Options
+      OPTIONS = %i[
+        Host Port Path Listen BackLog ReusePort ClientTimeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
+        KeepAliveRequests MaxBodySize MaxRequestTarget MaxHeaderSize MaxHeaderFields StreamBody ResponseBuffer
+        MaxResponseSpool ChunkedTransfer PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
+      ].map { |name| Option::BY_NAME.fetch(name) }.freeze
+
+      # Only this machine's clients, and any free port. Nothing ends a worker here, because that would be this process.
+      DEFAULTS = { Host: "127.0.0.1", Port: 0, RequestTimeout: 0.0, WorkerTimeout: 0.0 }.freeze
+
+      include Option::Readers
+
+      # @param given [Hash{Symbol => Object}]
+      # @raise [ConfigurationError]
+      def initialize(given)
+        chosen = given.reject { |_, value| value.nil? }.to_h do |key, value|
+          option = find(key)
+          [option.name, option.coerce(value, "option #{key}")]
+        end
+        @values = Option::DEFAULTS.merge(DEFAULTS, chosen).freeze
+      end
+
+      # @return [nil] no puma.rb is read
+      def puma; end
+
+      # @return [false] this is not what Rhebok's users start
+      def rhebok? = false
+
+      private
+
+      def find(key)
+        option = Option.find(key)
+        return option if OPTIONS.include?(option)
+        raise ConfigurationError, "option #{key} is for a server of its own, and has no effect inside another process" if option
+
+        raise ConfigurationError, "unknown option #{key}#{Error.suggestion(key, OPTIONS.flat_map { |one| [one.name, one.word] })}"
+      end
+    end
+
+    # What the engines of a server inside another process are created with.
+    class InProcessEngineBuilder < EngineBuilder
+      # @param server [Server]
+      # @param errors [#write] rack.errors
+      # @param multithread [Boolean] whether the app serves several requests at a time
+      def initialize(server, errors:, multithread:)
+        super(server, nil, gc_interval: 1)
+        @env = {
+          "rack.errors" => errors, "rack.multithread" => multithread, "rack.multiprocess" => false,
+          # The end of a request that takes too long is that of its process.
+          "fastrack.timeout" => ->(_seconds) {}
+        }.freeze
+      end
+
+      private
+
+      def listeners
+        super.map { |listener| { **listener, env: { **listener[:env], **@env }.freeze } }
+      end
+    end
+
+    # An engine, and the thread that runs it.
+    class EngineThread
+      # @return [Thread]
+      attr_reader :thread
+
+      # @param settings [InProcessEngineBuilder] its own
+      # @param app [#call]
+      # @param name [String] the thread's
+      def initialize(settings, app, name)
+        @pid = Process.pid
+        # Its end of file would end the engine; a byte wakes it.
+        reader, @waker = IO.pipe
+        @engine = settings.engine(slot: nil, master_fd: reader.fileno)
+        @thread = Thread.new { serve(app) }
+        @thread.name = name
+      ensure
+        reader&.close
+        @waker&.close unless @thread
+      end
+
+      # @return [Array<#close>] what a forked child has to let go of
+      def descriptors = [@engine, @waker]
+
+      # Has the thread end when the requests that have begun are answered.
+      def stop
+        @engine.drain
+        @engine.stop
+        # It may have been stopped before, by a thread that was interrupted.
+        @waker.write_nonblock(".", exception: false) unless @waker.closed?
+      end
+
+      # Ends the thread in the middle of a request.
+      def kill = @thread.kill
+
+      # @return [Boolean] whether everything is closed: not while the thread runs
+      def release
+        return false if @thread.alive? || !@engine.release
+
+        @waker.close
+        true
+      end
+
+      private
+
+      # An `exit` in a request would end a worker, and another takes its place.
+      def serve(app)
+        @engine.run(app, 0)
+      rescue SystemExit, SignalException => e
+        # In a child that a request has forked this thread is the main one.
+        raise unless Process.pid == @pid
+
+        Log.line("#{Error.reason(e)} in a request, at #{e.backtrace&.first}: ignored in a server inside another process")
+        retry
+      rescue Exception => e # rubocop:disable Lint/RescueException -- whoever joins the thread has nothing to do with it
+        Log.exception("a thread of a server inside another process failed", e)
+      end
+    end
+
     # Requests that are served at a time, unless told otherwise: an app may call itself, and a browser opens six connections.
     THREADS = 4
 
-    # @return [Settings]
+    # @return [Options]
     attr_reader :configuration
     # @return [Array<Listener>]
     attr_reader :listeners
@@ -31,7 +192,7 @@ module Fastrack
     #   and must not call itself
     # @param log [#puts, nil] gets a line when the server starts and when it stops
     # @param errors [#write] rack.errors
-    # @param options see Settings
+    # @param options see Options
     # @raise [ConfigurationError]
     def initialize(app, threads: nil, log: nil, errors: $stderr, **options)
       raise ConfigurationError, "the app does not respond to call: #{app.inspect[0, 200]}" unless app.respond_to?(:call)
@@ -41,7 +202,7 @@ module Fastrack
       @threads = Option::Types.integer(threads, 1..512)
       @log = log
       @errors = errors
-      @configuration = Settings.new(options)
+      @configuration = Options.new(options)
       @lock = Mutex.new
       @listeners = []
       @engines = []
@@ -108,7 +269,7 @@ module Fastrack
     def descriptors = [*@engines.flat_map(&:descriptors), *@listeners, *@queue]
 
     # @!visibility private
-    # What EngineSettings asks a Launcher.
+    # What EngineBuilder asks a Launcher.
     def former_listeners = []
 
     # @!visibility private
@@ -139,7 +300,7 @@ module Fastrack
     # listeners as workers do.
     def run_engines
       @threads.times do |index|
-        settings = InProcessSettings.new(self, errors: @errors, multithread: @threads > 1)
+        settings = InProcessEngineBuilder.new(self, errors: @errors, multithread: @threads > 1)
         # For a fork by another thread: it sees all engines or none.
         @engines += [EngineThread.new(settings, @app, "fastrack #{addresses.first} #{index}")]
       end

@@ -5,8 +5,7 @@ require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
 require_relative "../text"
-require_relative "tcp"
-require_relative "unix"
+require_relative "sockets"
 
 module Fastrack
   # Where to listen, as users write it, with the settings of the socket.

@@ -1,11 +1,164 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "../memory/limit"
 require_relative "../process/last_words"
-require_relative "refork_trial"
+require_relative "../process/memory"
 
 module Fastrack
+  # When to refork by itself (`refork true`): once workers have run what the app's code mostly runs, and have taken the memory for it.
+  class AutoRefork
+    # Requests for each worker before the first refork, and the factor from one refork to the next: less and less code
+    # runs for the first time. A worker may end between, as at MaxRequestPerChild: its successor is also of the mold.
+    FIRST = 50
+    FACTOR = 4
+
+    # Generations.
+    MOST = 6
+
+    # Seconds between two looks at the number of requests, and what that has to have grown by from one look at the memory to the next:
+    # those are dear, so that there are fewer and fewer.
+    INTERVAL = 2
+    MORE = 1.25
+
+    # The workers' own memory, which is what has grown since their fork, grows no more when it has by less than this from one look to the
+    # next. As a part of the whole, it is worth sharing from that on.
+    GROWTH = 0.05
+    SHARE = 0.1
+
+    # What a generation has to save of the whole, for there to be another one.
+    GAIN = 0.05
+
+    # @return [Float, nil] monotonic seconds when #due? has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    def initialize(workers)
+      @workers = workers
+      @generation = 0
+      @due_at = 0.0
+      @start = 0
+      @target = FIRST
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [Boolean] whether it is time
+    def due?(now)
+      return false if @due_at.nil? || now < @due_at
+
+      @due_at = now + INTERVAL
+      served = answered - @start
+      return false if served < @target * @workers.size
+
+      @target = served.fdiv(@workers.size) * MORE
+      before, @own = @own, own
+      !before.nil? && @own < before * (1 + GROWTH) && worth?
+    end
+
+    # A refork has begun, by itself or not.
+    def begun
+      @generation += 1
+      @whole = whole
+      @own = nil
+      @start = answered
+      @target = FIRST * (FACTOR**@generation)
+      @due_at = nil if @generation == MOST
+    end
+
+    private
+
+    def answered = @workers.scoreboard.totals[:requests]
+
+    # Bytes that workers have each for itself.
+    def own = @workers.each.select(&:serving?).filter_map(&:memory).sum(&:private)
+
+    # What all processes take, for each worker: their number may change.
+    def whole
+      ProcessMemory.pss(@workers.each) / [@workers.size, 1].max
+    end
+
+    def worth?
+      size = whole
+      return @own > size * @workers.size * SHARE if @whole.nil? || size < @whole * (1 - GAIN)
+
+      @due_at = nil
+      Log.line("refork: that was the last one: it has saved #{((1 - size.fdiv(@whole)) * 100).round} % of the memory")
+      false
+    end
+  end
+
+  # The first worker of a mold, before any others are forked from it: whether its hooks end, whether it serves, and whether it has less
+  # memory of its own than the others, which come from where workers came from so far.
+  class ReforkTrial
+    # It has served for long enough when it has answered REQUESTS; or, while it has none, when the others have answered OTHERS, or
+    # nobody any for QUIET seconds.
+    REQUESTS = 10
+    OTHERS = 50
+    QUIET = 5
+
+    # Seconds between two looks.
+    INTERVAL = 0.25
+
+    # @return [WorkerHandle]
+    attr_reader :mold
+
+    # @return [Float] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    # @param mold [WorkerHandle]
+    def initialize(workers, mold)
+      @workers = workers
+      @mold = mold
+      @due_at = 0.0
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [String, nil] nil while it lasts, then what there is to say against the mold: nothing if that is empty
+    def step(now)
+      @due_at = now + INTERVAL
+      return "" if @passed
+
+      trial = @workers.trial or return @workers.try(@mold).then { nil }
+      return unless trial.serving?
+
+      note_requests(now)
+      objection(trial) if over?(trial, now)
+    end
+
+    # The worker has answered all that it was to.
+    def pass
+      @passed = true
+    end
+
+    private
+
+    def note_requests(now)
+      answered = @workers.scoreboard.totals[:requests]
+      @before ||= answered
+      @quiet_since = now unless answered == @answered
+      @answered = answered
+    end
+
+    def over?(trial, now)
+      return true if trial.requests >= REQUESTS
+
+      # It may be stuck in one.
+      !trial.busy? && (@answered - @before - trial.requests >= OTHERS || now - @quiet_since >= QUIET)
+    end
+
+    # One that has served less would have less in any case. As a rule the one that has served least is that in the mold's place.
+    def objection(trial)
+      others = @workers.each.select { |handle| handle.serving? && handle != trial && handle.requests >= [trial.requests, REQUESTS].max }
+      usual = others.min_by(&:requests) or return ""
+      own, its = [trial, usual].map { |handle| handle.memory&.private }
+      # One that has just ended has none.
+      return "" if own.nil? || its.nil? || own < its
+
+      "#{trial.name}, the mold's first, has #{ProcessMemory.format(own)} of its own after #{Log.count(trial.requests, "request")}; " \
+        "#{usual.name} has #{ProcessMemory.format(its)} after #{usual.requests}"
+    end
+  end
+
   # `fastrack refork`: the worker that has served most becomes the mold, from which all workers are forked anew, one by one. So they share
   # what it has loaded and cached since it was forked.
   #
@@ -142,7 +295,6 @@ module Fastrack
       return unless configuration.refork
       return Log.line("#{configuration.source(:Refork)} has no effect: #{ProcessMemory::UNKNOWN}") unless ProcessMemory.known?
 
-      require_relative "auto_refork"
       @auto = AutoRefork.new(@workers)
     end
 

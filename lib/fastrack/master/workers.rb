@@ -5,8 +5,7 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../worker"
 require_relative "../worker/control_channel"
-require_relative "mold_fork"
-require_relative "stats"
+require_relative "../worker/mold"
 require_relative "worker_handle"
 
 module Fastrack
@@ -271,7 +270,6 @@ module Fastrack
     # It takes more than MaxMemoryPerChild.
     def outgrown(handle, message)
       limit = configuration.max_memory_per_child or return
-      require_relative "../memory/limit"
       text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format((handle.memory&.pss).to_i)} of memory after " \
              "#{Log.count(handle.requests, "request")}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
       if message == ControlChannel::OUTGROWN
@@ -358,7 +356,7 @@ module Fastrack
     # @return [WorkerHandle, nil] nil when the mold fails, which is the end of it
     def from_mold(mold, worker, generation)
       @spawning = ControlChannel.pair
-      register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
+      register(worker, generation, *@hooks.within(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
     rescue StandardError, TimeLimit::Unfinished => e
       Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
       # At the end of the channel it ends, or has been killed: then its status says by what.

@@ -3,7 +3,6 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "proc_stat"
-require_relative "master_title"
 require_relative "safe_file"
 
 module Fastrack

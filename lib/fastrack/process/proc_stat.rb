@@ -61,4 +61,17 @@ module Fastrack
     end
     private_class_method :of_living
   end
+
+  # The process title of masters, see Launcher#title.
+  module MasterTitle
+    PATTERN = /\Afastrack master(?: \[[^\0]*\])?\0*\z/n.freeze
+
+    # @param pid [Integer]
+    # @return [Boolean] whether a process has it; false also where there is no /proc. Any process of the same user may call itself so.
+    def self.of?(pid)
+      PATTERN.match?(File.binread("/proc/#{pid}/cmdline"))
+    rescue SystemCallError
+      false
+    end
+  end
 end

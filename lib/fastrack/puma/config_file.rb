@@ -2,7 +2,7 @@
 
 require_relative "../configuration/config_file"
 require_relative "../text"
-require_relative "settings"
+require_relative "extras"
 require_relative "words"
 
 module Fastrack
@@ -30,14 +30,14 @@ module Fastrack
       @__environment__ = environment
       @__fixed__ = fixed
       @default_host = host
-      @__puma__ = PumaSettings.new
+      @__puma__ = PumaExtras.new
       @__loads__ = []
       @__modes__ = []
       @__shutdown__ = {}
     end
 
     # @!visibility private
-    # @return [PumaSettings]
+    # @return [PumaExtras]
     attr_reader :__puma__
 
     # @!visibility private

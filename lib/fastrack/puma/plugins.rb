@@ -2,7 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "../master/time_limit"
+require_relative "../master/hooks"
 
 module Fastrack
   # Plugins of Puma's, such as Solid Queue's, which run in the master. They get what they need of Puma: events, a log,
@@ -84,7 +84,7 @@ module Fastrack
     end
 
     # @param launcher [Launcher]
-    # @param settings [PumaSettings]
+    # @param settings [PumaExtras]
     def initialize(launcher, settings)
       @launcher = launcher
       @plugins = settings.plugins

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../memory/limit"
+require_relative "../process/memory"
 require_relative "control_channel"
 
 module Fastrack

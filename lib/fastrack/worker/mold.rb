@@ -2,9 +2,10 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "../master/signal_queue"
 require_relative "../process/guards"
 require_relative "../process/last_words"
+require_relative "../process/orphans"
+require_relative "../process/signal_queue"
 require_relative "../text"
 require_relative "control_channel"
 
@@ -179,6 +180,44 @@ module Fastrack
       @launcher.take_over(descriptors, @master)
       theirs.await_known
       worker.live(theirs, @signals, pending, @death_pipe)
+    end
+  end
+
+  # Has the mold fork a worker, which becomes a child of this process's.
+  class MoldFork
+    # Seconds for the answer.
+    TIME = 5
+
+    # @param launcher [Launcher]
+    def initialize(launcher)
+      @launcher = launcher
+    end
+
+    # @param mold [WorkerHandle]
+    # @param worker [Worker] as it would be forked here
+    # @param pair [Array(ControlChannel, ControlChannel)] the second is the worker's
+    # @return [Array(Integer, ControlChannel)] its pid, and this end
+    # @raise [StandardError] when there is no worker, or nobody knows: then it ends, as its channel does
+    def call(mold, worker, pair)
+      ours, theirs = pair
+      mold.channel.order([worker.nr, *worker.scoreboard_entry&.last].join(" "), [theirs.to_io, *descriptors])
+      pid = mold.channel.await_answer(TIME)
+      raise Error, "it could not fork" unless pid.positive?
+
+      Orphans.own(pid)
+      [pid, ours]
+    rescue StandardError, TimeLimit::Unfinished
+      ours.close
+      raise
+    ensure
+      theirs.close
+    end
+
+    private
+
+    # The mold has none of its own: nothing but the master holds the port.
+    def descriptors
+      [*@launcher.listeners, *@launcher.queue&.fds].map { |one| IO.for_fd(one.is_a?(Integer) ? one : one.fileno, autoclose: false) }
     end
   end
 end

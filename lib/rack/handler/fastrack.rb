@@ -30,7 +30,6 @@ module Rack
         # Rack 2 looks the name up inside this module.
         register "fastrack", "Rack::Handler::Fastrack"
         register "Fastrack", "Rack::Handler::Fastrack"
-        require "fastrack/default_server"
         singleton_class.prepend(::Fastrack::DefaultServer)
       end
     end

@@ -3,7 +3,6 @@
 # Required by `rackup -s fastrack` and `-s Fastrack` of the rackup gem (2.0 and later).
 require "rackup/handler"
 require "fastrack"
-require "fastrack/default_server"
 
 module Rackup
   # The rackup gem's servers.

@@ -1,11 +1,45 @@
 # frozen_string_literal: true
 
+require_relative "../error"
 require_relative "../process/proc_stat"
+require_relative "../text"
 
 module Fastrack
+  # Where the monitor is to be found; Monitor.start takes it as an Array.
+  #
+  # @attr path [String, nil] of its unix socket, absolute: by default beside the pid file
+  # @attr address [String, nil] "127.0.0.1:9394"
+  # @attr token [String, nil]
+  ControlEndpoints = Struct.new(:path, :address, :token) do
+    # @param configuration [Configuration]
+    # @raise [ConfigurationError]
+    def initialize(configuration)
+      super(path_of(configuration), configuration.control_listen, configuration.control_token)
+      if path && configuration.addresses.any? { |address| address.path && Text.expand(address.path) == path }
+        raise ConfigurationError, "#{configuration.source(:ControlPath)}: the server itself listens at #{path}"
+      end
+      return unless address && !token
+
+      raise ConfigurationError, "#{configuration.source(:ControlListen)} needs ControlToken: #{readers} could read what the server does"
+    end
+
+    private
+
+    def readers
+      address.match?(/\A(?:127\.|\[::1\])/) ? "every user of this machine" : "whoever reaches #{address}"
+    end
+
+    def path_of(configuration)
+      return if configuration.control_path == false
+      return Text.expand(configuration.control_path) if configuration.control_path
+
+      configuration.pid && "#{Text.expand(configuration.pid).delete_suffix(".pid")}.control"
+    end
+  end
+
   # The monitor's socket where neither a pid file nor ControlPath names one: in a folder of the server's user, by the master's pid. So
   # commands that find the server by its directory can ask it, too.
-  module UsualControl
+  module DefaultControlSocket
     # Root's folder, where no other user can put anything (SafeFile), and the folder that has other users'. Not TMPDIR, which commands need
     # not have in common with the server.
     ROOTS = "/run/fastrack"

@@ -3,14 +3,14 @@
 require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/proc_stat"
+require_relative "../process/safe_file"
+require_relative "../process/start_command"
 require_relative "../text"
-require_relative "../upgrade/start_command"
-require_relative "proc_stat"
-require_relative "safe_file"
 
 module Fastrack
   # Applies the configuration to the master's process: user, directory, umask, log files, open-file limit.
-  class ProcessSettings
+  class ProcessSetup
     # A busy server with a lower limit may have to refuse clients.
     FEW_DESCRIPTORS = 10_000
 
@@ -126,7 +126,7 @@ module Fastrack
       format, logger = @configuration.log_format, @configuration.logger
       return Log.style = nil if format == "plain" && logger.nil?
 
-      require_relative "log_format"
+      require_relative "../process/log_format"
       Log.style = LogFormat.new(format, logger)
     end
 

@@ -1,16 +1,16 @@
 # frozen_string_literal: true
 
-require_relative "../log"
-require_relative "../rack/env_template"
-require_relative "../rack/error_page"
-require_relative "../rack/exception_report"
-require_relative "../rack/temporary_folder"
 require_relative "../gc/oob_gc"
+require_relative "../log"
+require_relative "../rack/app_errors"
+require_relative "../rack/input"
+require_relative "../rack/temporary_folder"
+require_relative "../version"
 require_relative "memory_check"
 
 module Fastrack
   # What a worker's engine is created with.
-  class EngineSettings
+  class EngineBuilder
     # Readers of Configuration that the engine takes as they are, by its own names.
     AS_CONFIGURED = {
       timeout: :client_timeout, chunked: :chunked_transfer, max_body: :max_body_size, max_target: :max_request_target,
@@ -77,7 +77,7 @@ module Fastrack
     end
 
     def auto_gc
-      EngineSettings.load(@configuration)
+      EngineBuilder.load(@configuration)
       return AutoGC.new { @engine } if YoungHeap::KNOWN
 
       Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
@@ -131,5 +131,48 @@ module Fastrack
 
     # Closed ones also count: connections from them may still be kept alive.
     def known_listeners = @launcher.listeners + @launcher.former_listeners
+  end
+
+  # What each request's env is copied from: all that is known before the request, and what most requests have in common
+  # (HTTP/1.1, no query), which the engine writes only where it is another.
+  module EnvTemplate
+    # RFC 3875, 4.1.17.
+    SOFTWARE = "Fastrack/#{VERSION}"
+
+    # What a unix socket has instead of a host, a port and a peer: Unicorn's and Puma's. Host and port are for requests that name none.
+    UNIX = { "SERVER_NAME" => "localhost", "SERVER_PORT" => "80", "REMOTE_ADDR" => "127.0.0.1", "REMOTE_PORT" => "0" }.freeze
+
+    # Rhebok's.
+    RHEBOKS_UNIX = { "SERVER_NAME" => "0.0.0.0", "SERVER_PORT" => "0", "REMOTE_ADDR" => "", "REMOTE_PORT" => "0" }.freeze
+
+    module_function
+
+    # @param listener [Listener] where the requests arrive
+    # @param rhebok [Boolean] whether a unix socket's names are Rhebok's
+    # @param multithread [Boolean] whether several threads call the app
+    # @param script_name [String] where the app is mounted; it stays in PATH_INFO, as under Puma
+    # @param early_hints [Boolean] whether the app may send 103 with headers
+    # @return [Hash{String => Object}] frozen, like its strings. For true the engine puts what acts on its own request only:
+    #   OwnCall::Hijack and the like
+    def for(listener, script_name: "", early_hints: false, multithread: false, rhebok: false)
+      {
+        "SCRIPT_NAME" => script_name, "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => SOFTWARE,
+        **(rhebok ? RHEBOKS_UNIX : UNIX),
+        **(listener.tcp? ? { "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port } : {}),
+        **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,
+        **(early_hints ? { "rack.early_hints" => true } : {}),
+        "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
+        "rack.multithread" => multithread, "rack.multiprocess" => true, "rack.run_once" => false,
+        "fastrack.client_gone" => true, "fastrack.timeout" => true, "fastrack.queue_time" => 0.0
+      }.freeze
+    end
+
+    # Rack 2 wants rack.version, which Rack 3 forbids. An app without Rack gets Rack 3's env. The engine gives each
+    # request Arrays of its own for callbacks.
+    def for_rack_version
+      rack2 = defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
+      rack2 ? { "rack.version" => [1, 1].freeze } : { "rack.response_finished" => [] }
+    end
+    private_class_method :for_rack_version
   end
 end

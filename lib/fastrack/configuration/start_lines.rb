@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../configuration/usual_control"
 require_relative "../log"
 require_relative "../version"
+require_relative "control_endpoints"
 
 module Fastrack
   # What the log says at the start of a server, after its addresses: what runs here, and by which configuration.
@@ -29,7 +29,7 @@ module Fastrack
     end
 
     def monitor(configuration)
-      usual = UsualControl.make if configuration.usual_control?
+      usual = DefaultControlSocket.make if configuration.default_control_socket?
       [configuration.control&.path || usual, configuration.control&.address].compact.then { |places| places.empty? ? "none" : places.join(", ") }
     end
     private_class_method :environment, :workers, :monitor

@@ -2,10 +2,11 @@
 
 require_relative "../log"
 require_relative "../process/safe_file"
+require_relative "../text"
 
 module Fastrack
   # What a puma.rb sets that is no option: hooks of Puma's own, plugins, and changes to the app's env.
-  class PumaSettings
+  class PumaExtras
     # @return [String, nil] the app's file
     attr_accessor :rackup
     # @return [String, nil] for process titles
@@ -80,7 +81,6 @@ module Fastrack
     def wrap(app)
       return app if @middleware.empty?
 
-      require_relative "middleware"
       PumaMiddleware.wrap(app, @middleware)
     end
 
@@ -99,7 +99,6 @@ module Fastrack
     def restarter(launcher)
       return unless @restart_file
 
-      require_relative "restart_file"
       RestartFile.new(@restart_file, launcher)
     end
 
@@ -133,6 +132,83 @@ module Fastrack
 
     def after_exit(hooks, worker, status)
       fire(:after_worker_shutdown, hooks, Exited.new(worker.nr, worker.pid, status))
+    end
+  end
+
+  # What words of a puma.rb do to requests, around the app.
+  module PumaMiddleware
+    module_function
+
+    # @param app [#call]
+    # @param given [Hash{Symbol => Object}] see PumaFile
+    # @return [#call]
+    def wrap(app, given)
+      %i[fiber methods address scheme].each { |name| app = public_send(name, app, given[name]) if given[name] }
+      return app unless given[:log]
+
+      require "rack"
+      ::Rack::CommonLogger.new(app, given[:logger] || $stdout)
+    end
+
+    # Thread and fiber locals of the app's end with its request.
+    def fiber(app, _which) = ->(env) { Fiber.new { app.call(env) }.resume }
+
+    def methods(app, allowed)
+      lambda do |env|
+        next app.call(env) if allowed.include?(env["REQUEST_METHOD"])
+
+        text = "#{env["REQUEST_METHOD"]} method is not supported"
+        [501, { "content-type" => "text/plain", "content-length" => text.bytesize.to_s }, [text]]
+      end
+    end
+
+    # @param source [String, Hash] the address, or where its header is in the env: its first word counts
+    def address(app, source)
+      lambda do |env|
+        address = source.is_a?(Hash) ? env[source[:header]].to_s[/[^\s,]+/] : source
+        app.call(address ? env.update("REMOTE_ADDR" => address) : env)
+      end
+    end
+
+    def scheme(app, name) = ->(env) { app.call(env.update("rack.url_scheme" => name)) }
+  end
+
+  # Restarts the server when a file is touched (plugin :tmp_restart).
+  class RestartFile
+    # @return [Float] monotonic seconds when #step looks again
+    attr_reader :due_at
+
+    # @param path [String]
+    # @param launcher [Launcher]
+    def initialize(path, launcher)
+      @path = Text.expand(path)
+      @name = path
+      @launcher = launcher
+      @seen = mtime
+      @due_at = 0.0
+    end
+
+    # Looks once a second.
+    #
+    # @param now [Float] monotonic seconds
+    def step(now)
+      return if now < @due_at
+
+      @due_at = now + 1
+      found = mtime
+      return if found.nil? || found == @seen
+
+      @seen = found
+      Log.line("#{@name} was touched: restarting (#{@launcher.restart})")
+    end
+
+    private
+
+    # A file that is gone restarts nothing.
+    def mtime
+      File.stat(@path).mtime
+    rescue SystemCallError
+      nil
     end
   end
 end

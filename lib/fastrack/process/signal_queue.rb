@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "time_limit"
-
 module Fastrack
   # The master's signals. A handler only queues the signal and wakes the master: little else is safe there
   # (signal-safety(7); Ruby allows no locks).
@@ -19,7 +17,6 @@ module Fastrack
       @previous = {}
       @owner = nil
       @ends = ->(_name) { false }
-      @limit = TimeLimit.new
       @reader, @writer = IO.pipe
     end
 
@@ -68,13 +65,8 @@ module Fastrack
       wake if Process.pid == @owner
     end
 
-    # @return [TimeLimit] for #bounded
-    attr_reader :limit
-
-    # Runs what is not the server's: see TimeLimit#run.
-    def bounded(seconds, grace: 0, &block)
-      @limit.run(seconds, -> { @signals.find(&@ends) }, grace: grace, &block)
-    end
+    # @return [String, nil] a signal or another order in the queue that is to end the server
+    def ending_order = @signals.find(&@ends)
 
     # @return [String, nil] the next signal
     def shift = @signals.shift

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "rbconfig"
-require_relative "../process/pid_file"
 require_relative "../text"
+require_relative "pid_file"
 
 module Fastrack
   # The command, directory and environment that this process was started with, to start a new master. They are read early:
