@@ -67,19 +67,11 @@ module Fastrack
       super([*better, "fastrack", *last]).tap { |server| Handler.picked = true if server.to_s.end_with?("Handler::Fastrack") }
     end
 
-    # For Rails::Server, which says where it takes the server to listen. The server's own lines know better.
-    module ServedURL
-      def served_url
-        super unless server.to_s.end_with?("Handler::Fastrack")
-      end
-    end
-
     class << self
       # Has system tests and browser tests use this server if they are Puma's only because nobody has set Capybara.server. Rails decides
       # on that when it loads ActionDispatch::SystemTestCase, and right after this hook of it.
       def watch_rails
         ActiveSupport.on_load(:action_dispatch_system_test_case) { DefaultServer.set_capybara(ActionDispatch::SystemTesting::Server.silence_puma) }
-        ::Rails::Server.prepend(ServedURL) if defined?(::Rails::Server)
         ActiveSupport.on_load(:after_initialize) { DefaultServer.set_capybara(false) if defined?(::Capybara) }
       end
 

@@ -194,7 +194,6 @@ module Fastrack
     # From here on signals are queued.
     def prepare
       @pid_file&.claim
-      PidFileGuard.install(@configuration.pid_files)
       # Before an app that each worker loads, a library that wraps `exec` by an alias would wrap the guard's, which finds no other.
       ExitGuard.prepare if @loaded
       EngineBuilder.load(@configuration)

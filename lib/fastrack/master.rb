@@ -53,7 +53,7 @@ module Fastrack
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
       @chores = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
-      @announced = 0
+      @announced = @interrupts = 0
       @again = false
     end
 
@@ -65,7 +65,7 @@ module Fastrack
       @signals.install
       @on_terminal = ProcessSetup.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
-      ForkGuard.install(@signals.method(:reset)) { descriptors }
+      ForkGuard.install(method(:let_go)) { descriptors }
       yield
       memory_supervisor.start(configuration) if configuration.auto_workers?
       start_monitor
@@ -103,6 +103,12 @@ module Fastrack
 
     def configuration = @launcher.configuration
 
+    # Called in a process that the app has forked.
+    def let_go
+      @signals.reset
+      configuration.disown_pid_file
+    end
+
     # What a forked process must not keep.
     def descriptors
       [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue, @launcher.pid_file,
@@ -135,7 +141,7 @@ module Fastrack
       Log.repeats = nil
       ForkGuard.shared = []
       ForkGuard.uninstall
-      @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
+      @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && @interrupts.zero? && !configuration.development? ? ["INT"] : [])
       @signals.close
     end
 
@@ -217,15 +223,17 @@ module Fastrack
       configuration.development? ? shut_down(Shutdown::Quick, "HUP", cancel: "TERM") : finish("TERM")
     end
 
-    # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
-    # again cannot wait, nor can a developer.
+    # Graceful at first, since some supervisors stop servers by INT. A user who sends INT again cannot wait. A developer never waits. Each
+    # plugin of Puma's may also send one INT, when its process has ended.
     def interrupt
       return @developer_interrupt.begin(now) if configuration.development? && @launcher.interactive? && @workers.each.any?(&:busy?)
-      return end_quickly if @interrupted || configuration.development?
+      return end_quickly if @interrupts > plugins || configuration.development?
 
-      @interrupted = true
+      @interrupts += 1
       finish("INT")
     end
+
+    def plugins = configuration.puma&.plugins.to_h.size
 
     def end_quickly
       @signalled = true

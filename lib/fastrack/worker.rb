@@ -72,6 +72,7 @@ module Fastrack
     def live(channel, signals, pending, death_pipe)
       take_signals(signals, pending, channel)
       LastWords.close_old
+      @configuration.disown_pid_file
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
       Fastrack.refork_forbids = -> { channel.write(ControlChannel::FORBID) }
       status = status_of do

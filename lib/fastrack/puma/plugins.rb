@@ -35,27 +35,6 @@ module Fastrack
         raise ConfigurationError, "plugin #{name.inspect} cannot be loaded: #{Error.reason(e)}; is its gem in the Gemfile?"
       end
 
-      # Has plugins end the server by an INT to its own process. It is not that of a user who cannot wait, whatever has come before.
-      #
-      # @param launcher [Launcher]
-      def take_interrupts(launcher)
-        @master = Process.pid
-        @launcher = launcher
-        Process.singleton_class.prepend(Interrupt) unless Process.singleton_class < Interrupt
-      end
-
-      # @return [Boolean] whether that is what Process.kill is called for
-      def interrupt?(signal, pids)
-        pids == [@master] && @master == Process.pid && ["INT", "SIGINT", Signal.list["INT"].to_s].include?(signal.to_s) &&
-          !@launcher.configuration.development?
-      end
-
-      # @return [Integer] as Process.kill
-      def interrupt
-        @launcher.stop
-        1
-      end
-
       # `exit` in a thread would end the server, as would an exception with `Thread.abort_on_exception`.
       def thread
         Thread.new do
@@ -64,11 +43,6 @@ module Fastrack
           Log.exception("a plugin's background thread failed", e)
         end
       end
-    end
-
-    # Process.kill
-    module Interrupt
-      def kill(signal, *pids) = PumaPlugins.interrupt?(signal, pids) ? PumaPlugins.interrupt : super
     end
 
     # Threads that a plugin wants to have while the server runs. It may ask for them at its start or later, as in an event.
@@ -96,7 +70,6 @@ module Fastrack
     #
     # @raise [ConfigurationError] when a plugin asks for what is not there
     def start
-      PumaPlugins.take_interrupts(@launcher) if @plugins.any?
       @plugins.each do |name, plugin|
         @launcher.hooks.bounded { plugin.start(self) } if plugin.respond_to?(:start)
         plugin.fastrack_start_background
