@@ -10,7 +10,7 @@ use fastrack_http::Version;
 
 use super::interim::go_on;
 use crate::env::{input, EnvBuilder, Offered};
-use crate::request::{AppThread, Callbacks, InFlight, Stage};
+use crate::request::{AppThread, CallStage, Callbacks, InFlight};
 use crate::response::{
     switch_protocol, take_headers, take_triple, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
     CONTINUE, NO_FINAL_STATUS,
@@ -108,7 +108,7 @@ impl RackApp {
                 code = next;
             }
             self.send_response(code, in_flight);
-            in_flight.stage = Stage::Answered;
+            in_flight.stage = CallStage::Answered;
             // The same as close_all and collect_callbacks do, but without a protect for each step, which would cost as
             // much as the step.
             in_flight.end_scopes();
@@ -116,7 +116,7 @@ impl RackApp {
                 call_if_defined(object, interned().id.close);
             }
             self.callbacks.collect(in_flight, self.settings.rack_3);
-            in_flight.stage = Stage::Done;
+            in_flight.stage = CallStage::Done;
         }
     }
 
@@ -255,11 +255,11 @@ impl App for RackApp {
         let is_app_error = in_flight.note_error(&result);
         self.handle(result, in_flight.env);
         self.close_all(&mut in_flight);
-        let is_unanswered = in_flight.stage == Stage::Answering && in_flight.writer.is_untouched();
+        let is_unanswered = in_flight.stage == CallStage::Answering && in_flight.writer.is_untouched();
         if is_app_error && is_unanswered && self.settings.error_page != NIL {
             self.send_error_page(&mut in_flight);
         }
-        if in_flight.env != NIL && in_flight.stage != Stage::Done {
+        if in_flight.env != NIL && in_flight.stage != CallStage::Done {
             self.collect_callbacks(&mut in_flight);
         }
         in_flight.writer.count_gc(GcClock::end_request());

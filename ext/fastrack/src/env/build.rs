@@ -5,10 +5,10 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
-use crate::env::own_calls::{Offered, OwnCalls};
 use crate::env::remote_addr::RemoteAddrCache;
+use crate::env::request_bound::{Offered, RequestBoundObjects};
 use crate::env::templates::{EnvTemplates, TemplateKey};
-use crate::env::values::FirstValues;
+use crate::env::values::LeadingValues;
 use crate::env::{headers, protocol, server_name};
 use crate::ruby::{format_into, interned, string, NIL};
 
@@ -22,7 +22,7 @@ pub(crate) struct EnvBuilder {
     rack_3_1: bool,
     /// How many Arrays for callbacks envs have.
     callbacks: usize,
-    own_calls: OwnCalls,
+    request_bound: RequestBoundObjects,
 }
 
 impl EnvBuilder {
@@ -33,7 +33,7 @@ impl EnvBuilder {
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             callbacks,
-            own_calls: OwnCalls::new(&offered),
+            request_bound: RequestBoundObjects::new(&offered),
         }
     }
 
@@ -44,16 +44,16 @@ impl EnvBuilder {
         // SAFETY: as this function's; all values are on the stack or in the Hash.
         unsafe {
             let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
-            let mut values = FirstValues::new();
+            let mut values = LeadingValues::new();
             // Not shared, not even empty ones: an app may keep its request's, and add to it when that is over.
             for _ in 0..self.callbacks {
                 values.push(rb_ary_new_capa(0));
             }
-            self.own_calls.make(number, |value| values.push(value));
+            self.request_bound.make(number, |value| values.push(value));
             self.add_target_and_peer(&mut values, request);
             let host = if has_header_keys { headers::add_known(&mut values, request) } else { NIL };
             server_name::add(&mut values, request, host);
-            add_rare(&mut values, request);
+            add_optional(&mut values, request);
             let env = values.copy_into_dup(template);
             headers::set_others(env, request, has_header_keys);
             if head.has(KnownName::Upgrade) && self.rack_3_1 {
@@ -84,7 +84,7 @@ impl EnvBuilder {
     }
 
     /// In the order of a template's request keys.
-    unsafe fn add_target_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
+    unsafe fn add_target_and_peer(&mut self, values: &mut LeadingValues, request: &Request<'_>) {
         let head = request.head;
         // SAFETY: under protect; all values are on the stack.
         unsafe {
@@ -96,30 +96,30 @@ impl EnvBuilder {
                 values.push(address);
                 values.push(port);
             } else {
-                values.push_unchanged();
-                values.push_unchanged();
+                values.keep_template_value();
+                values.keep_template_value();
             }
         }
     }
 }
 
 /// In the order of a template's rare keys, after those of [`server_name`].
-unsafe fn add_rare(values: &mut FirstValues, request: &Request<'_>) {
+unsafe fn add_optional(values: &mut LeadingValues, request: &Request<'_>) {
     let interned = interned();
     let head = request.head;
     // SAFETY: under protect; all values are on the stack.
     unsafe {
         match head.query.of_buffer(request.bytes) {
-            b"" => values.push_unchanged(),
+            b"" => values.keep_template_value(),
             query => values.push(string(query)),
         }
         // Most have not waited, as far as the clock tells. The others' Floats are no objects on the heap (flonum).
         match request.queue_time {
-            0 => values.push_unchanged(),
+            0 => values.keep_template_value(),
             micros => values.push(rb_float_new(micros as f64 / 1_000_000.0)),
         }
         match head.version {
-            Version::Http11 => values.push_unchanged(),
+            Version::Http11 => values.keep_template_value(),
             Version::Http10 => values.push(interned.http_10),
         }
     }

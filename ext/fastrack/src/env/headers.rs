@@ -5,12 +5,12 @@ use rb_sys::*;
 use fastrack_engine::Request;
 use fastrack_http::{env_key, Field, KnownName, MAX_NAME};
 
-use crate::env::values::FirstValues;
+use crate::env::values::LeadingValues;
 use crate::ruby::{interned, string, NIL, UNDEF};
 
 /// Adds the values of the common fields, in the order of the request's
 /// [`TemplateKey`](crate::env::templates::TemplateKey). Returns that of Host; nil if there is none.
-pub(crate) unsafe fn add_known(values: &mut FirstValues, request: &Request<'_>) -> VALUE {
+pub(crate) unsafe fn add_known(values: &mut LeadingValues, request: &Request<'_>) -> VALUE {
     let known = |field: &&Field| field.known.is_some_and(|name| name != KnownName::TransferEncoding);
     let mut host = NIL;
     for field in request.head.fields.iter().filter(known) {

@@ -4,7 +4,7 @@
 //! this order: its first entries have the request's keys in a known order, and only their values are written, one after
 //! the other. No key is hashed, no entry looked up, no table grows.
 //!
-//! The entries of a template: [`callback_keys`], [`own_call_keys`], [`request_keys`], the header fields, [`rare_keys`], then the
+//! The entries of a template: [`callback_keys`], [`request_bound_keys`], [`request_keys`], the header fields, [`optional_keys`], then the
 //! listener's constants.
 //!
 //! SERVER_NAME and SERVER_PORT are the listener's, for requests that name no host. A template with Host has the port of http.
@@ -13,14 +13,14 @@ use rb_sys::*;
 
 use fastrack_http::{Head, KnownName};
 
-use crate::env::own_calls::own_call_keys;
+use crate::env::request_bound::request_bound_keys;
 use crate::ruby::{interned, NIL};
 
 /// How many [`request_keys`] there are.
 pub(crate) const REQUEST_KEYS: usize = 5;
 
-/// How many [`rare_keys`] there are.
-pub(crate) const RARE_KEYS: usize = 5;
+/// How many [`optional_keys`] there are.
+pub(crate) const OPTIONAL_KEYS: usize = 5;
 
 /// How many [`callback_keys`] there are.
 pub(crate) const CALLBACK_KEYS: usize = 2;
@@ -51,7 +51,7 @@ fn request_keys() -> [VALUE; REQUEST_KEYS] {
 
 /// The entries that many requests leave as the template has them (HTTP/1.1, no port, no query). They come last, and the writing
 /// ends with the last one that is another.
-fn rare_keys() -> [VALUE; RARE_KEYS] {
+fn optional_keys() -> [VALUE; OPTIONAL_KEYS] {
     let interned = interned();
     [
         interned.server_name,
@@ -158,11 +158,11 @@ pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
         let made = rb_hash_new();
         let callbacks = callback_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) != NIL);
         // The listener's template has true for those that its requests get.
-        let own_calls =
-            own_call_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
+        let request_bound =
+            request_bound_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
         let names_host = fields.contains(&(KnownName::Host as u8));
         let fields = fields.iter().map(|number| interned().known(*number));
-        for key in callbacks.chain(own_calls).chain(request_keys()).chain(fields).chain(rare_keys()) {
+        for key in callbacks.chain(request_bound).chain(request_keys()).chain(fields).chain(optional_keys()) {
             rb_hash_aset(made, key, NIL);
         }
         rb_hash_update_by(made, base, None);

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use magnus::{Error, Ruby};
 use rb_sys::*;
 
-use crate::env::own_calls::OWN_CALLS;
-use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, RARE_KEYS, REQUEST_KEYS};
+use crate::env::request_bound::REQUEST_BOUND;
+use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, OPTIONAL_KEYS, REQUEST_KEYS};
 use crate::ruby::{protect, UNDEF};
 
-const MOST: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS + RARE_KEYS;
+const MOST: usize = CALLBACK_KEYS + REQUEST_BOUND + REQUEST_KEYS + MAX_HEADERS + OPTIONAL_KEYS;
 
 /// Values for the first entries of a template's copy. On the stack, where the GC sees them.
-pub(crate) struct FirstValues {
+pub(crate) struct LeadingValues {
     values: [VALUE; MOST],
     len: usize,
     /// After the last that changes an entry.
@@ -72,9 +72,9 @@ unsafe fn first_entry(table: *mut st_table) -> *mut Entry {
     unsafe { (*table).entries.cast::<Entry>().add((*table).entries_start as usize) }
 }
 
-impl FirstValues {
+impl LeadingValues {
     pub fn new() -> Self {
-        FirstValues { values: [UNCHANGED; MOST], len: 0, end: 0, written: 0 }
+        LeadingValues { values: [UNCHANGED; MOST], len: 0, end: 0, written: 0 }
     }
 
     /// The next entry's value.
@@ -85,7 +85,7 @@ impl FirstValues {
     }
 
     /// The next entry keeps the template's value.
-    pub fn push_unchanged(&mut self) {
+    pub fn keep_template_value(&mut self) {
         self.len += 1;
     }
 
@@ -117,7 +117,7 @@ impl FirstValues {
 /// Called for each entry from the first one on, until all values are written.
 unsafe extern "C" fn is_next(_key: st_data_t, _value: st_data_t, data: st_data_t, _error: c_int) -> c_int {
     // SAFETY: `copy_into_dup` passes this, and does not use it until the loop is over.
-    let values = unsafe { &*(data as *const FirstValues) };
+    let values = unsafe { &*(data as *const LeadingValues) };
     let is_next = values.written < values.end;
     (if is_next { st_retval::ST_REPLACE } else { st_retval::ST_STOP }) as c_int
 }
@@ -130,7 +130,7 @@ unsafe extern "C" fn write_next(
 ) -> c_int {
     // SAFETY: as in `is_next`; the table passes a place for the value.
     unsafe {
-        let values = &mut *(data as *mut FirstValues);
+        let values = &mut *(data as *mut LeadingValues);
         match values.values.get(values.written) {
             Some(&new) if new != UNCHANGED => *value = new as st_data_t,
             _ => {}

@@ -36,12 +36,12 @@ pub(crate) struct InFlight<'a, 'e> {
     pub headers: VALUE,
     /// The first exception.
     pub error: VALUE,
-    pub stage: Stage,
+    pub stage: CallStage,
 }
 
 /// How far a request has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CallStage {
     /// The app is being called, or its response sent.
     Answering,
     /// The response has been sent.
@@ -71,7 +71,7 @@ impl<'a, 'e> InFlight<'a, 'e> {
             status: NIL,
             headers: NIL,
             error: NIL,
-            stage: Stage::Answering,
+            stage: CallStage::Answering,
         }
     }
 
