@@ -3,21 +3,21 @@
 # A prefork web server for Rack apps: a process side in Ruby, which never touches a request, and a native extension that
 # serves them, loaded when a server starts (fastrack/native).
 module Fastrack
-  # For tests and tools; servers in production do not load it.
+  # For tests and tools. Servers in production do not load this class.
   autoload :Server, File.expand_path("fastrack/in_process/server", __dir__)
-  # For apps that have ActiveSupport.
+  # Needs ActiveSupport.
   autoload :Notifications, File.expand_path("fastrack/rack/notifications", __dir__)
 
   class << self
-    # What the server of this process is doing: in the master, in workers and in hooks.
+    # Statistics of the server that this process belongs to. Works in the master, in workers and in hooks.
     #
-    # @return [Hash, nil] see docs/logs-and-stats.md; nil where no server of its own runs
+    # @return [Hash, nil] see docs/logs-and-stats.md; nil in a process that belongs to no server
     def stats
       Stats.new(*scoreboard).to_h if scoreboard
     end
 
-    # The app, or a library that it loads, does not bear that workers are forked from one that has served: see docs/memory.md. In the
-    # master, or in any worker.
+    # Declares that the app must not be forked after it has served requests, because of the app itself or of a library. No worker becomes
+    # the mold then (docs/memory.md). Works in the master and in any worker.
     def forbid_refork!
       return if @refork_forbidden
 
@@ -26,20 +26,20 @@ module Fastrack
     end
 
     # @!visibility private
-    # @return [String, nil] where it was forbidden in this process, or in the master before the fork
+    # @return [String, nil] file and line of the call of #forbid_refork!, in this process or in the master before the fork
     attr_reader :refork_forbidden
 
     # @!visibility private
-    # @return [#call] tells the master
+    # @return [#call] reports the call of #forbid_refork! to the master
     attr_writer :refork_forbids
 
     # @!visibility private
-    # @return [Array(Scoreboard, Integer), nil] the server's, and the pid of its master
+    # @return [Array(Scoreboard, Integer), nil] the server's scoreboard, and the pid of the master
     attr_accessor :scoreboard
   end
 
-  # What the server is doing, for Fastrack.stats: read from the memory that all its processes share. It asks no worker, and waits
-  # for none. docs/logs-and-stats.md describes the Hash.
+  # The Hash of Fastrack.stats, which docs/logs-and-stats.md describes. All figures come from memory that the server's processes share, so
+  # no worker is asked.
   class Stats
     # @param scoreboard [Scoreboard]
     # @param master [Integer] its pid
@@ -62,7 +62,7 @@ module Fastrack
       found.sort_by { |worker| worker.values_at(:nr, :generation, :pid) }
     end
 
-    # @return [Hash, nil] nil if the slot has no worker, or one that is just being forked
+    # @return [Hash, nil] nil without a worker in the slot, and while the worker is being forked
     def worker(slot)
       entry = @scoreboard.read(slot)
       return unless entry && entry[:pid]

@@ -24,7 +24,7 @@ module Fastrack
 
       new(Arguments.new(arguments)).run
     rescue Error => e
-      # What users have typed may be in it, which a terminal would take for orders.
+      # The message may have typed text, with control characters for a terminal.
       warn "fastrack: #{e.message.scrub("?").gsub(/[^[:print:]\n\t]/, "?")}"
       1
     end
@@ -55,7 +55,7 @@ module Fastrack
 
     private
 
-    # For the ConfigFile and the app to read.
+    # Sets the environment variables that the ConfigFile and the app read.
     def environment
       AppEnvironment.settle(@arguments.environment, default: AppEnvironment::DEFAULT)
       AppEnvironment.name
@@ -80,7 +80,7 @@ module Fastrack
     end
 
     def serve
-      # A new master runs in the background if the old one does.
+      # A new master is in the background if the old one is.
       daemon = Daemon.detach if @arguments.daemonize? && !ENV.key?(OldMaster::VARIABLE)
       launcher = Launcher.new(app, *settings)
       launcher.run(background: !daemon.nil?) { daemon&.started }
@@ -92,7 +92,7 @@ module Fastrack
       Control.new(@arguments, *settings).run
     end
 
-    # Does all that a start does before it listens, so that it can run beside the server.
+    # Does all steps of a start before listening, so that the check can run beside the server.
     def check
       app = self.app
       options, overrides = settings
@@ -102,7 +102,7 @@ module Fastrack
       require_relative "native"
       load_app(app, configuration)
       puts "app: loaded"
-      [*configuration.oversights, *ProcessSetup.shortage, *TemporaryFolder.shortage].each { |line| puts line }
+      [*configuration.startup_hints, *ProcessSetup.shortage, *TemporaryFolder.shortage].each { |line| puts line }
     end
 
     def load_app(app, configuration)
@@ -114,9 +114,9 @@ module Fastrack
     end
   end
 
-  # An app that is still to be loaded: config.ru, or Ruby that defines it as a constant (see Rack::Builder).
+  # An app that is not loaded yet: config.ru, or Ruby that defines the app as a constant (see Rack::Builder).
   class AppFile
-    # What rackup adds to an app in each environment; nothing in others, such as production.
+    # rackup's middleware for each environment. Other environments, such as production, have none.
     MIDDLEWARE = {
       "development" => %i[CommonLogger ShowExceptions Lint TempfileReaper],
       "deployment" => %i[CommonLogger TempfileReaper]
@@ -127,12 +127,12 @@ module Fastrack
       @path = path
     end
 
-    # Loads it, anew each time.
+    # Loads the app, anew at each call.
     #
     # @param default_middleware [Boolean] whether to add rackup's middleware, for the environment that RACK_ENV names
-    # @param path [String, nil] if none was given; nil: config.ru
+    # @param path [String, nil] the file if the command line has none; nil: config.ru
     # @return [#call]
-    # @raise [Error] when there is no such file or no app in it; and whatever the file raises
+    # @raise [Error] when the file is missing or returns no app; also any exception of the file
     def load(default_middleware: true, path: nil)
       file = Text.expand(@path || path || "config.ru")
       raise Error, "there is no #{file}#{suggestion}" unless File.file?(file)
@@ -150,16 +150,16 @@ module Fastrack
 
     private
 
-    # For a command that was meant.
+    # A hint for a misspelled command.
     def suggestion = @path.to_s.b.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
   end
 
-  # Moves the server into the background. The command waits until it has started: errors appear on the terminal and in the
+  # Moves the server into the background. The command waits until the server has started, so that errors appear on the terminal and in the
   # exit status.
   class Daemon
     STARTED = "started"
 
-    # Returns in another process, without a terminal. The calling one exits when that has started or failed.
+    # Returns in another process, without a terminal. The calling process exits when the server has started or failed.
     #
     # @return [Daemon]
     def self.detach
@@ -167,16 +167,16 @@ module Fastrack
       wait_for(reader, writer) if fork
       reader.close
       Process.setsid
-      # A session leader could get a terminal again by opening one.
+      # The second fork: a session leader could get a terminal again by opening one.
       exit!(0) if fork
       $stdin.reopen(File::NULL)
       new(writer)
     end
 
-    # Exits without at_exit hooks: they are the server's.
+    # Exits without at_exit hooks, because these are the server's.
     def self.wait_for(reader, writer)
       writer.close
-      # Not to the end of file: a process that the app has forked may keep the pipe open.
+      # Reads a fixed number of bytes: a process that the app has forked may keep the pipe open.
       exit!(reader.read(STARTED.bytesize) == STARTED ? 0 : 1)
     end
     private_class_method :wait_for
@@ -190,7 +190,7 @@ module Fastrack
     def started
       @writer.write(STARTED)
     rescue SystemCallError
-      # It was killed.
+      # The waiting process was killed.
       nil
     ensure
       @writer.close

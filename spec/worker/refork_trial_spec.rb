@@ -90,6 +90,6 @@ RSpec.describe "The first worker of a mold", linux: "a subreaper (prctl(2))", on
     server = serving
     server.get("/threads")
     refork(server)
-    server.await_log(/^fastrack: refork: workers will be without 1 thread of the app's, unless after_fork begins them: beat$/)
+    server.await_log(/^fastrack: refork: workers will not have 1 thread of the app, unless after_fork starts them: beat$/)
   end
 end

@@ -5,9 +5,9 @@ require_relative "../process/proc_stat"
 require_relative "../text"
 
 module Fastrack
-  # Where the monitor is to be found; Monitor.start takes it as an Array.
+  # Where the monitor listens. Monitor.start takes these values as an Array.
   #
-  # @attr path [String, nil] of its unix socket, absolute: by default beside the pid file
+  # @attr path [String, nil] absolute path of the unix socket; by default beside the pid file
   # @attr address [String, nil] "127.0.0.1:9394"
   # @attr token [String, nil]
   ControlEndpoints = Struct.new(:path, :address, :token) do
@@ -37,16 +37,16 @@ module Fastrack
     end
   end
 
-  # The monitor's socket where neither a pid file nor ControlPath names one: in a folder of the server's user, by the master's pid. So
-  # commands that find the server by its directory can ask it, too.
+  # The monitor's socket where neither a pid file nor ControlPath names one. The socket is in a folder of the server's user, and its name is
+  # the master's pid. So commands that find a server by its directory also reach its monitor.
   module DefaultControlSocket
-    # Root's folder, where no other user can put anything (SafeFile), and the folder that has other users'. Not TMPDIR, which commands need
-    # not have in common with the server.
+    # Root's folder, in which no other user can create files (SafeFile), and the parent of the other users' folders. TMPDIR is not used,
+    # because a command's may differ from the server's.
     ROOTS = "/run/fastrack"
     PARENT = "/tmp"
 
     class << self
-      # @return [String, nil] this process's; nil where there can be none
+      # @return [String, nil] this process's socket; nil without a safe folder
       def path = own?(folder_of(Process.euid)) ? in_folder(Process.euid, Process.pid) : nil
 
       # Makes the folder, and removes the sockets of servers that were killed.
@@ -60,11 +60,11 @@ module Fastrack
         nil
       end
 
-      # @param pid [Integer] a master's, as this process sees it
-      # @return [String] where its monitor is, if it is there; by the master's own view of files and pids, which may be a container's
+      # @param pid [Integer] a master's pid, as this process sees it
+      # @return [String] path of that master's default socket. A master in a container has paths and pids of its own.
       # @raise [SystemCallError] when there is no such process
       def of(pid)
-        user = File.read("/proc/#{pid}/status")[/^Uid:\s+\d+\s+(\d+)/, 1].to_i
+        user = ProcStat.users(pid)[1]
         name = in_folder(user, ProcStat.inner_pid(pid) || pid)
         [name, "/proc/#{pid}/root#{name}"].find { |path| own?(File.dirname(path), user) && File.socket?(path) } || name
       end
@@ -75,7 +75,7 @@ module Fastrack
 
       def in_folder(user, pid) = "#{folder_of(user)}/#{pid}.control"
 
-      # Whether nobody else can have put anything there.
+      # Whether nobody else can have created files in the folder.
       def own?(folder, user = Process.euid)
         found = File.lstat(folder)
         found.directory? && found.uid == user && (found.mode & 0o077).zero?

@@ -10,11 +10,11 @@ require_relative "../worker/engine_builder"
 
 module Fastrack
   module ForkGuard
-    # Guards servers inside this process, beside whatever else the process is.
+    # Guards servers inside this process, which may be anything else besides.
     module Servers
       # @param server [#descriptors]
       def add(server)
-        # Others may fork in the middle of this: they see an Array as it was, or as it will be.
+        # Another thread may fork at any moment, so the Array is replaced and never changed.
         @servers = [*@servers, server]
         Process.singleton_class.prepend(ForkGuard) unless Process.singleton_class < ForkGuard
       end
@@ -39,17 +39,17 @@ module Fastrack
     singleton_class.prepend(Servers)
   end
 
-  # A server in threads of this process, for tests and tools. It forks nothing, takes no signals, prints nothing, and leaves the
-  # process's title alone.
+  # A server in threads of this process, for tests and tools. The server forks nothing, handles no signals, prints nothing, and does not set
+  # the process's title.
   #
   #     server = Fastrack::Server.new(app).start
   #     Net::HTTP.get(URI("#{server.url}/"))
   #     server.stop
   #
-  # Each object starts once. A process may have several, and may fork: its children have none.
+  # Each object starts once. A process may have several servers, and may fork: children have none.
   class Server
-    # What a server inside another process can be told: the options that concern clients, by their names (`KeepAlive`) or their
-    # words (`keep_alive`). It reads neither a ConfigFile nor the environment, which are those of the server that is tested.
+    # Options of a server inside another process: those for clients, by name (`KeepAlive`) or by word (`keep_alive`). Neither a ConfigFile
+    # nor the environment is read, because both belong to the server under test.
     class Options
       OPTIONS = %i[
         Host Port Path Listen BackLog ReusePort ClientTimeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
@@ -57,7 +57,7 @@ module Fastrack
         MaxResponseSpool ChunkedTransfer PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
       ].map { |name| Option::BY_NAME.fetch(name) }.freeze
 
-      # Only this machine's clients, and any free port. Nothing ends a worker here, because that would be this process.
+      # Only clients on this machine, at any free port. No timeout ends the process.
       DEFAULTS = { Host: "127.0.0.1", Port: 0, RequestTimeout: 0.0, WorkerTimeout: 0.0 }.freeze
 
       include Option::Readers
@@ -75,7 +75,7 @@ module Fastrack
       # @return [nil] no puma.rb is read
       def puma; end
 
-      # @return [false] this is not what Rhebok's users start
+      # @return [false] Rhebok's users do not start this server
       def rhebok? = false
 
       private
@@ -89,7 +89,7 @@ module Fastrack
       end
     end
 
-    # What the engines of a server inside another process are created with.
+    # Builds the engines of a server inside another process.
     class InProcessEngineBuilder < EngineBuilder
       # @param server [Server]
       # @param errors [#write] rack.errors
@@ -98,7 +98,7 @@ module Fastrack
         super(server, nil, gc_interval: 1)
         @env = {
           "rack.errors" => errors, "rack.multithread" => multithread, "rack.multiprocess" => false,
-          # The end of a request that takes too long is that of its process.
+          # Does nothing, because a request that takes too long would end the process.
           "fastrack.timeout" => ->(_seconds) {}
         }.freeze
       end
@@ -115,12 +115,12 @@ module Fastrack
       # @return [Thread]
       attr_reader :thread
 
-      # @param settings [InProcessEngineBuilder] its own
+      # @param settings [InProcessEngineBuilder] used for this engine only
       # @param app [#call]
-      # @param name [String] the thread's
+      # @param name [String] name of the thread
       def initialize(settings, app, name)
         @pid = Process.pid
-        # Its end of file would end the engine; a byte wakes it.
+        # The engine's pipe to a master. A byte wakes the engine, and an end of file would end it.
         reader, @waker = IO.pipe
         @engine = settings.engine(slot: nil, master_fd: reader.fileno)
         @thread = Thread.new { serve(app) }
@@ -130,21 +130,21 @@ module Fastrack
         @waker&.close unless @thread
       end
 
-      # @return [Array<#close>] what a forked child has to let go of
+      # @return [Array<#close>] objects that a forked child has to close
       def descriptors = [@engine, @waker]
 
-      # Has the thread end when the requests that have begun are answered.
+      # Makes the thread end when the begun requests are answered.
       def stop
         @engine.drain
         @engine.stop
-        # It may have been stopped before, by a thread that was interrupted.
+        # `@waker` is closed after an earlier stop by an interrupted thread.
         @waker.write_nonblock(".", exception: false) unless @waker.closed?
       end
 
       # Ends the thread in the middle of a request.
       def kill = @thread.kill
 
-      # @return [Boolean] whether everything is closed: not while the thread runs
+      # @return [Boolean] whether everything is closed; false while the thread runs
       def release
         return false if @thread.alive? || !@engine.release
 
@@ -154,11 +154,11 @@ module Fastrack
 
       private
 
-      # An `exit` in a request would end a worker, and another takes its place.
+      # Serves, and ignores `exit` in a request, which in a worker would end the process.
       def serve(app)
         @engine.run(app, 0)
       rescue SystemExit, SignalException => e
-        # In a child that a request has forked this thread is the main one.
+        # In a child that a request has forked this thread is the main thread.
         raise unless Process.pid == @pid
 
         Log.line("#{Error.reason(e)} in a request, at #{e.backtrace&.first}: ignored in a server inside another process")
@@ -168,14 +168,14 @@ module Fastrack
       end
     end
 
-    # Requests that are served at a time, unless told otherwise: an app may call itself, and a browser opens six connections.
+    # Default number of requests served at a time: an app may call itself, and a browser opens six connections.
     THREADS = 4
 
     # @return [Options]
     attr_reader :configuration
     # @return [Array<Listener>]
     attr_reader :listeners
-    # @return [SharedQueue, nil] of the engines
+    # @return [SharedQueue, nil] queue of the engines
     attr_reader :queue
 
     # @param app [#call] a Rack app
@@ -201,7 +201,7 @@ module Fastrack
       raise ConfigurationError, "threads #{e.message}; got #{threads.inspect}"
     end
 
-    # Returns when it listens.
+    # Starts the server. Returns when the server listens.
     #
     # @return [Server] self
     # @raise [ListenError]
@@ -216,7 +216,7 @@ module Fastrack
       self
     end
 
-    # Starts, and returns when another thread has stopped it.
+    # Starts the server, and returns when another thread has stopped it.
     #
     # @return [Server] self
     def run
@@ -225,11 +225,11 @@ module Fastrack
       self
     end
 
-    # Answers the requests that have begun, and closes all connections and listeners. Afterwards nothing of it is left.
+    # Answers the begun requests, and closes all connections and listeners.
     #
-    # @param within [Numeric] seconds for open requests; then their threads are ended, and their clients cut off
-    # @return [Boolean] whether no request was cut off; nil for a server that does not run in this process
-    # @raise [Error] in a request of its own
+    # @param within [Numeric] seconds for open requests; then the threads are killed and the clients' connections closed
+    # @return [Boolean] whether all begun requests were answered; nil for a server that does not run in this process
+    # @raise [Error] when called in a request of the same server
     def stop(within: @configuration.graceful_timeout)
       return unless running?
       raise Error, "a request cannot wait for its server's end: call stop on another thread" if own_thread?
@@ -242,7 +242,7 @@ module Fastrack
     # @return [Boolean] false also in a forked child
     def running? = @engines.any? && @pid == Process.pid
 
-    # @return [Integer, nil] nil if it listens on unix sockets only
+    # @return [Integer, nil] nil with unix sockets only
     def port = @listeners.find(&:tcp?)&.server_port&.to_i
 
     # @return [Array<String>] "127.0.0.1:34567", or the paths of unix sockets
@@ -256,15 +256,15 @@ module Fastrack
     end
 
     # @!visibility private
-    # @return [Array<#close>] what a forked child has to let go of
+    # @return [Array<#close>] objects that a forked child has to close
     def descriptors = [*@engines.flat_map(&:descriptors), *@listeners, *@queue]
 
     # @!visibility private
-    # What EngineBuilder asks a Launcher.
+    # For EngineBuilder, in place of a Launcher.
     def former_listeners = []
 
     # @!visibility private
-    # @return [nil] it prints nothing
+    # @return [nil] the server has no access log
     def access_log; end
 
     # @!visibility private
@@ -282,20 +282,19 @@ module Fastrack
 
     def listen
       @configuration.addresses.each { |address| @listeners.concat(address.open) }
-      # A connection that is kept alive must not wait for the request that its thread is busy with.
+      # A kept-alive connection must not wait for the current request of its engine.
       @queue = SharedQueue.new if @threads > 1 && @configuration.hand_over
       ForkGuard.add(self)
     end
 
-    # The only place that knows how several requests are served at a time: each thread has an engine, and they share the
-    # listeners as workers do.
+    # Starts a thread with an engine for each request at a time. The engines share the listeners as workers do.
     def run_engines
       @threads.times do |index|
         settings = InProcessEngineBuilder.new(self, errors: @errors, multithread: @threads > 1)
-        # For a fork by another thread: it sees all engines or none.
+        # The Array is replaced, because another thread may fork at any moment.
         @engines += [EngineThread.new(settings, @app, "fastrack #{addresses.first} #{index}")]
       end
-      # The engines have copies, and close them when they stop.
+      # The engines have copies of the listeners, and close the copies when they stop.
       @listeners.each(&:close)
     end
 
@@ -307,12 +306,12 @@ module Fastrack
       @engines = @engines.reject(&:release)
       [*@listeners, *@queue].each(&:close)
       @listeners.each(&:remove_file)
-      # A thread that is left hangs in native code: no child is to have its connection.
+      # A remaining thread hangs in native code, and its connection must not leak into children.
       ForkGuard.remove(self) if @engines.empty?
       in_order
     end
 
-    # The threads get two seconds to end: only native code can keep them.
+    # Kills the threads, and waits two seconds. Only native code can delay a killed thread.
     def cut_off
       @engines.each(&:kill)
       join(2)

@@ -18,7 +18,7 @@ module Fastrack
       Errno::EAFNOSUPPORT => "addresses of this family are not available on this machine"
     }.freeze
 
-    # Listens on all addresses of the host: `localhost` is 127.0.0.1 and ::1, and clients may try either first.
+    # Listens on all addresses of the host: `localhost` is 127.0.0.1 and ::1, and a client may try either first.
     #
     # @param port [Integer] 0: any free port
     # @param backlog [Integer] connections
@@ -35,7 +35,7 @@ module Fastrack
     end
 
     def initialize(host, port, backlog, options, tuning)
-      # The resolver wants "::1" for the "[::1]" of a URL.
+      # The resolver takes "::1", and not the "[::1]" of a URL.
       @host = host.delete_prefix("[").delete_suffix("]")
       @port = port
       @backlog = backlog
@@ -48,7 +48,7 @@ module Fastrack
       unavailable = nil
       resolve.each do |address|
         sockets << listen(address)
-        # With port 0 the kernel chooses one for the first address, and the others use the same.
+        # With port 0 the kernel chooses a port for the first address, and the other addresses use the same port.
         @port = sockets.first.local_address.ip_port
       rescue Errno::EADDRNOTAVAIL, Errno::EAFNOSUPPORT => e
         # Names may have IPv6 addresses where IPv6 is switched off. One address that works is enough.
@@ -114,7 +114,8 @@ module Fastrack
       raise ListenError, "cannot listen on #{path}: the path is too long for a unix socket"
     end
 
-    # Another start must not remove the socket that this one has just made. It gets a second: a lock may be for other things.
+    # Locks the folder, so that two starts do not remove each other's new socket. Waits for a second at most, because the lock may be
+    # another program's.
     def alone_in(directory)
       folder = File.open(directory, File::RDONLY | File::NONBLOCK) if File.readable?(directory)
       100.times { folder.nil? || folder.flock(File::LOCK_EX | File::LOCK_NB) ? break : sleep(0.01) }
@@ -123,7 +124,7 @@ module Fastrack
       folder&.close
     end
 
-    # Removes nothing but a socket: another kind of file means that the path is wrong.
+    # Removes only a socket. Another kind of file means that the path is wrong.
     #
     def remove_stale(path, output)
       return unless File.exist?(path) || File.symlink?(path)
@@ -134,7 +135,7 @@ module Fastrack
       output.flush
       File.unlink(path)
     rescue Errno::ENOENT
-      # A server that is shutting down has just removed it.
+      # A server that is shutting down has just removed the file.
       nil
     end
 
@@ -144,7 +145,7 @@ module Fastrack
       probe.connect_nonblock(Addrinfo.unix(path))
       true
     rescue Errno::EAGAIN, Errno::EPROTOTYPE
-      # Its backlog is full, or it is a socket of another type.
+      # The backlog is full, or the socket has another type.
       true
     rescue Errno::ECONNREFUSED
       bound?(path)
@@ -154,7 +155,7 @@ module Fastrack
       probe&.close
     end
 
-    # Whether a process has bound it and does not listen yet. A relative path in proc(5) starts in a directory unknown here.
+    # Whether a process has bound the path and does not listen yet. A relative path in proc(5) starts in a directory unknown here.
     def bound?(path)
       File.foreach("/proc/net/unix", mode: "rb").any? do |line|
         *_, flags, type, state, _, given = line.chomp.split(" ", 8)

@@ -3,43 +3,43 @@
 require_relative "../log"
 
 module Fastrack
-  # Limits what may wait for ever in the master, and is not the server's: hooks, events and plugins, or a ConfigFile that writes to
-  # a pipe that nobody reads.
+  # Limits the time of code in the master that is not the server's own and may wait for ever: hooks, events, plugins, or a ConfigFile that
+  # writes to a pipe without a reader.
   #
-  # A thread watches it. Not Ruby's Timeout: its queue is copied by a fork, and it would end something in the child.
+  # A thread watches the time. Ruby's Timeout is not used: a fork copies its queue, so that Timeout would raise in the child.
   class TimeLimit
-    # What ends the block. It is no error that a `rescue` in a ConfigFile would take for its own.
+    # Raised to end the block. A plain `rescue` in a ConfigFile does not catch this class.
     Unfinished = Class.new(Exception) # rubocop:disable Lint/InheritException
 
-    # An order to end the server has come meanwhile.
+    # Raised when an order to end the server comes meanwhile.
     Interrupted = Class.new(Unfinished)
 
-    # Seconds for what may wait for ever while the server ends: as long as nothing has hung, and then. What has been ended gets as
-    # long to unwind, before it is ended again.
-    LAST = 5
+    # Seconds for a block while the server ends: ENDING_TIME, or MOMENT once a block has hung. A block that was ended gets ENDING_TIME seconds to unwind
+    # before the exception is raised again.
+    ENDING_TIME = 5
     MOMENT = 1
 
-    # So often a block is ended that keeps an order to end the server from its turn. Then the master ends, whatever that costs.
+    # Number of tries to end a block that delays an order to end the server. After them the master exits.
     TRIES = 2
 
-    # Seconds between two looks of the thread.
-    TICK = 0.05
+    # Seconds between two checks of the thread.
+    CHECK_INTERVAL = 0.05
 
-    # @return [#call, nil] called with the monotonic time (seconds) while the block runs, unless it has no limit
+    # @return [#call, nil] called with the monotonic time (seconds) while a block with a limit runs
     attr_writer :meanwhile
 
-    # The server ends: what is limited from now on has little time.
+    # Called when the server ends. Blocks that run later get little time.
     def ending
       @ending = true
     end
 
-    # Runs the block until that time is over, or an order to end the server comes, or has come. In another block the limits of that
-    # one count. A process that the block forks does not outlive the block: it is not to go on as another master.
+    # Runs the block until the time is over or an order to end the server comes. A nested call has the limits of the outer one. A process
+    # that the block forks exits at the end of the block, because it must not go on as another master.
     #
     # @param seconds [Float] 0: no limit
-    # @param order [#call] gives the name of such an order, or nil
-    # @param grace [Float] seconds that it may go on for after such an order
-    # @return what the block returns
+    # @param order [#call] returns the name of an order to end the server, or nil
+    # @param grace [Float] seconds that the block gets after such an order
+    # @return the result of the block
     # @raise [Unfinished]
     def run(seconds, order, grace: 0, &block)
       return here(&block) if @running
@@ -48,7 +48,7 @@ module Fastrack
         raise Interrupted, "#{name} has come meanwhile"
       end
 
-      seconds = least(seconds, (@hung ? MOMENT : LAST if @ending))
+      seconds = least(seconds, (@hung ? MOMENT : ENDING_TIME if @ending))
       here { watched(Watch.new(Thread.current, seconds, order, grace, @meanwhile), &block) }
     rescue Unfinished
       @hung = true
@@ -57,7 +57,7 @@ module Fastrack
 
     private
 
-    # Whatever ends it, it is the block that is ended, and nothing behind it.
+    # The exception reaches the block only, and nothing after the block.
     def watched(watch)
       Thread.handle_interrupt(Unfinished => :never) do
         @running = true
@@ -78,7 +78,7 @@ module Fastrack
       leave(e)
     end
 
-    # In a child.
+    # Ends a forked child.
     def leave(error)
       Process.exit!(error.status) if error.is_a?(SystemExit)
       Log.exception("a process that was forked in the master ends", error) if error
@@ -86,10 +86,10 @@ module Fastrack
       Process.exit!(error.nil?)
     end
 
-    # @return [Float] the least of them; 0 and nil are no limits
+    # @return [Float] the lowest limit; 0 and nil are no limits
     def least(*limits) = limits.compact.select(&:positive?).min || 0
 
-    # The thread that ends one block.
+    # A thread that ends one block.
     class Watch
       def initialize(thread, seconds, order, grace, meanwhile)
         @thread = thread
@@ -97,7 +97,7 @@ module Fastrack
         @grace = grace
         @reason = "it is not done within #{seconds.ceil} s"
         @due_at = (now + seconds if seconds.positive?)
-        # Who wants no limit wants systemd's.
+        # Without WorkerBootTimeout, systemd's watchdog is the limit.
         @meanwhile = (meanwhile if @due_at)
         @error = Unfinished
         @tries = 0
@@ -109,9 +109,9 @@ module Fastrack
         @watcher.report_on_exception = false
       end
 
-      # From now on nothing is raised any more.
+      # After this call nothing is raised any more.
       def over
-        # The locks of a process are not those of its children, where there is no such thread either.
+        # A forked child has no watcher, and must not wait for the parent's lock.
         @lock.synchronize { @thread = nil } if @watcher&.alive?
         @watcher&.kill
       end
@@ -122,7 +122,7 @@ module Fastrack
 
       def watch
         loop do
-          sleep TICK
+          sleep CHECK_INTERVAL
           time = now
           @meanwhile&.call(time)
           note_order(time)
@@ -141,16 +141,16 @@ module Fastrack
         @error = Interrupted
       end
 
-      # What unwinds by then is not to be disturbed, nor is it to go on for ever.
+      # The block gets ENDING_TIME seconds to unwind before the exception is raised again.
       def finish(time)
-        @due_at = time + LAST
-        give_up if @noted && @tries >= TRIES
+        @due_at = time + ENDING_TIME
+        end_master if @noted && @tries >= TRIES
         @tries += 1
         @lock.synchronize { @thread&.raise(@error, @reason) }
       end
 
-      # It rescues whatever is raised. The workers notice the end of their master, and finish.
-      def give_up
+      # The block rescues every exception, so the master exits. Workers notice the end of their master, and finish.
+      def end_master
         Log.line("what the master runs cannot be ended: #{@reason}; the master ends without it", :error)
         Process.exit!(1)
       end
@@ -158,8 +158,8 @@ module Fastrack
     private_constant :Watch
   end
 
-  # Runs hooks, events and plugins in the master, which does nothing else meanwhile. Whatever they raise, and however long they take,
-  # the master goes on, and obeys an order to end.
+  # Runs hooks, events and plugins in the master. The master does nothing else meanwhile. No exception and no delay of a hook ends the
+  # master, or keeps the master from an order to end.
   class MasterHooks
     # @param launcher [Launcher]
     # @param signals [SignalQueue] the master's
@@ -169,12 +169,12 @@ module Fastrack
       @limit = TimeLimit.new
     end
 
-    # @return [TimeLimit] of all that runs here
+    # @return [TimeLimit] limit of all hooks, events and plugins
     attr_reader :limit
 
-    # Runs the block for that many seconds at most: see TimeLimit#run.
+    # Runs the block for so many seconds at most: see TimeLimit#run.
     #
-    # @raise [TimeLimit::Unfinished], and what the block raises
+    # @raise [TimeLimit::Unfinished], and all that the block raises
     def within(seconds, grace: 0, &block) = @limit.run(seconds, @signals.method(:ending_order), grace: grace, &block)
 
     # Runs the block for WorkerBootTimeout at most.
@@ -183,13 +183,13 @@ module Fastrack
     # @raise see #within
     def bounded(grace: 0, &block) = within(@launcher.configuration.worker_boot_timeout, grace: grace, &block)
 
-    # @return [#call] the same, for a fork: what wraps Process._fork may also wait for ever
+    # @return [#call] the same limit for a fork: a library's wrapper of Process._fork may also wait for ever
     def fork_limit = ->(&fork) { bounded(grace: TimeLimit::MOMENT, &fork) }
 
-    # As #bounded, and logs what the block raises. After an order to end the server it gets a moment: it may have something to clean up.
+    # Runs the block as #bounded does, and logs exceptions. After an order to end the server the block gets a moment to clean up.
     #
     # @param name [String, Symbol] for the log
-    # @return [Boolean] whether it has returned
+    # @return [Boolean] whether the block has returned
     def call(name, &block)
       bounded(grace: TimeLimit::MOMENT, &block)
       true
@@ -198,7 +198,7 @@ module Fastrack
       false
     end
 
-    # A hook of the configuration.
+    # Calls a hook of the configuration.
     #
     # @param word [Symbol]
     def call_hook(word, *arguments)

@@ -5,13 +5,13 @@ require_relative "../process/cpus"
 require_relative "../process/memory"
 
 module Fastrack
-  # How much memory master and workers may take together, and how much is taken.
+  # A limit for the memory of master and workers together, and their use.
   class MemoryLimit
-    # Of the limit at which the kernel kills: it takes some for itself, and requests come and go.
+    # Share of the limit at which the kernel kills. The rest is for the kernel's own use and for short peaks.
     SHARE = 0.95
 
     # @param configuration [Configuration]
-    # @return [MemoryLimit, nil] nil if there is none
+    # @return [MemoryLimit, nil] nil without a limit
     def self.find(configuration)
       given = configuration.max_memory
       return (new(given, "MaxMemory") if given.positive?) if given
@@ -23,7 +23,7 @@ module Fastrack
     # @return [Integer] bytes
     attr_reader :bytes
 
-    # @param source [String] what sets it, for the log
+    # @param source [String] origin of the limit, for the log
     def initialize(bytes, source)
       @bytes = bytes
       @source = source
@@ -33,18 +33,19 @@ module Fastrack
       "#{ProcessMemory.format(@bytes)} (#{@source})"
     end
 
-    # @param handles [Array<WorkerHandle>] the workers, beside which this process is the master
-    # @param exact [Boolean] else it may be more, as long as what is returned is within the limit: PSS is dear to ask for
+    # @param handles [Array<WorkerHandle>] the workers; this process is the master
+    # @param exact [Boolean] false: a result within the limit may be an upper bound, because PSS is costly
     # @return [Integer] bytes
     def used(handles, exact: false)
       most = [Process.pid, *handles.map(&:pid)].sum { |pid| ProcessMemory.resident(pid).first } unless exact
       most && most <= @bytes ? most : ProcessMemory.pss(handles)
     end
 
-    # How many processes the kernel has killed for it so far.
+    # Processes that the kernel has killed because of the limit so far.
     def kills = 0
 
-    # That of the smallest cgroup around this process. What the kernel could take back, files in its cache, does not count as used.
+    # The limit of the smallest cgroup around this process. Memory that the kernel could reclaim, such as cached files, does not count as
+    # used.
     class CgroupLimit < MemoryLimit
       # Names of the files, and the prefix within memory.stat: version 2, where the kernel slows down beyond `high`, and 1.
       FILES = [
@@ -79,7 +80,7 @@ module Fastrack
       end
     end
 
-    # What the machine has: where nothing else sets a limit.
+    # The machine's memory, where nothing else sets a limit.
     class MachineLimit < MemoryLimit
       def initialize(meminfo = "/proc/meminfo")
         @meminfo = meminfo

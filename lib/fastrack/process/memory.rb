@@ -1,37 +1,39 @@
 # frozen_string_literal: true
 
 require "etc"
+require_relative "proc_stat"
 
 module Fastrack
-  # What a process takes of the memory, in bytes (proc(5)): `pss`, its own pages and its share of the others, swap included; `private`,
-  # its own pages, which its end sets free, and which one more like it takes.
+  # Memory of a process in bytes (proc(5)). `pss` is the process's own pages and its share of shared pages, swap included. `private` is the
+  # process's own pages: the end of the process frees them, and one more such process takes as many.
   ProcessMemory = Struct.new(:pss, :private)
 
-  # What the log says where the system does not tell.
-  ProcessMemory::UNKNOWN = "this system does not tell what a process has for itself (/proc/PID/smaps_rollup)"
+  # Text for the log on systems without smaps_rollup.
+  ProcessMemory::UNKNOWN = "this system does not tell the memory of a process (/proc/PID/smaps_rollup)"
 
   class << ProcessMemory
     # The bit of CAP_SYS_PTRACE (linux/capability.h).
     SYS_PTRACE = 19
     private_constant :SYS_PTRACE
 
-    # Whether this system tells.
+    # Whether the system tells the memory of processes.
     def known? = File.readable?("/proc/self/smaps_rollup")
 
-    # Whether that process may not look at this one (ptrace(2), access mode checking): a master of root's without CAP_SYS_PTRACE, as in
-    # Docker, at a worker of another user's. What has changed its user, or may do more than its user, is root's in /proc.
+    # Whether that process may not read this process's `smaps_rollup` (ptrace(2), access mode checking). A root master without
+    # CAP_SYS_PTRACE, as in Docker, may not read those of another user's worker. In /proc, a process that has changed its user or has
+    # capabilities belongs to root.
     def hidden_from?(pid)
       return false if ["self", pid].all? { |one| File.stat("/proc/#{one}").owned? }
 
-      File.read("/proc/#{pid}/status")[/^CapEff:\s+(\h+)/, 1].hex[SYS_PTRACE].zero?
+      ProcStat.status(pid).fetch("CapEff").hex[SYS_PTRACE].zero?
     rescue SystemCallError
       true
     end
 
-    # Cheap: the kernel keeps these figures.
+    # Resident memory. Cheap, because the kernel keeps these figures.
     #
     # @param pid [Integer, String]
-    # @return [Array(Integer, Integer)] what is in memory, and what of it is anonymous; zeros for one that is gone
+    # @return [Array(Integer, Integer)] resident bytes, and the anonymous part of them; zeros for a process that has ended
     def resident(pid)
       _, resident, shared = File.read("/proc/#{pid}/statm").split.map { |pages| pages.to_i * Etc.sysconf(Etc::SC_PAGESIZE) }
       [resident, resident - shared]
@@ -39,10 +41,10 @@ module Fastrack
       [0, 0]
     end
 
-    # Dear: the kernel walks all of its pages, which takes milliseconds for 100 MB, where #resident takes microseconds. A page that
-    # several processes share counts in parts for each.
+    # Exact figures. Costly: the kernel walks all pages of the process, which takes milliseconds for 100 MB, while #resident takes
+    # microseconds. A page that several processes share counts for each in part.
     #
-    # @return [ProcessMemory, nil] nil for one that is gone, or that this process may not look at: see WorkerHandle#memory
+    # @return [ProcessMemory, nil] nil for a process that has ended or is not readable: see WorkerHandle#memory
     def of(pid)
       found = File.read("/proc/#{pid}/smaps_rollup").scan(/^(\w+): +(\d+) kB/).to_h.transform_values { |kb| kb.to_i * 1024 }
       swap = found.fetch("SwapPss", 0)
@@ -52,7 +54,7 @@ module Fastrack
     end
 
     # @param handles [Enumerable<WorkerHandle>]
-    # @return [Integer] bytes of PSS that this process and those take
+    # @return [Integer] PSS of this process and of the workers, in bytes
     def pss(handles) = [of("self"), *handles.map(&:memory)].compact.sum(&:pss)
 
     # @return [String] for the log

@@ -5,17 +5,17 @@ require_relative "../process/safe_file"
 require_relative "../text"
 
 module Fastrack
-  # What a puma.rb sets that is no option: hooks of Puma's own, plugins, and changes to the app's env.
+  # Settings of a puma.rb that are no options: Puma's own hooks, plugins, and middleware.
   class PumaExtras
     # @return [String, nil] the app's file
     attr_accessor :rackup
-    # @return [String, nil] for process titles
+    # @return [String, nil] text for process titles
     attr_accessor :tag
     # @return [Array(String, Integer)] path and mode of the state file
     attr_accessor :state
     # @return [String, nil] the file that restarts the server when it is touched
     attr_accessor :restart_file
-    # @return [Hash{Symbol => Object}] for plugins
+    # @return [Hash{Symbol => Object}] options that plugins read
     attr_reader :options
     # @return [Hash{Symbol => Object}] see PumaMiddleware
     attr_reader :middleware
@@ -31,7 +31,7 @@ module Fastrack
       @plugins = {}
     end
 
-    # @param key [String, Symbol, nil] a hook with a key gets a Hash that is the same for all hooks with that key in a worker
+    # @param key [String, Symbol, nil] a hook with a key gets a Hash, which hooks with the same key share in a worker
     def add(event, key = nil, &block)
       raise ArgumentError, "needs a block" unless block
 
@@ -41,7 +41,7 @@ module Fastrack
     # @return [Boolean] whether there is a hook for any of these
     def hooks?(*events) = events.any? { |event| @hooks.key?(event) }
 
-    # Calls the hooks. As in Puma, one that raises is logged and does not stop the others.
+    # Calls the hooks of an event. As in Puma, an exception is logged and does not stop the other hooks.
     def run(event, *arguments)
       each_call(event, arguments) do |call|
         call.call
@@ -50,7 +50,7 @@ module Fastrack
       end
     end
 
-    # Calls them in the master, which none of them ends, or keeps waiting.
+    # Calls the hooks of an event in the master. No hook ends the master, or keeps it waiting.
     #
     # @param hooks [MasterHooks]
     def fire(event, hooks, *arguments) = each_call(event, arguments) { |call| hooks.call(event, &call) }
@@ -71,7 +71,7 @@ module Fastrack
       }.filter_map { |option, (events, hook)| [option, hook] if hooks?(*events) }.to_h
     end
 
-    # @return [#call, nil] for after each response
+    # @return [#call, nil] the hook for the time after each response
     def out_of_band
       -> { run(:out_of_band) } if hooks?(:out_of_band)
     end
@@ -84,7 +84,7 @@ module Fastrack
       PumaMiddleware.wrap(app, @middleware)
     end
 
-    # At the start of a server, which listens already.
+    # Called at the start of a server that already listens.
     #
     # @param launcher [Launcher]
     # @return [PumaPlugins]
@@ -102,7 +102,7 @@ module Fastrack
       RestartFile.new(@restart_file, launcher)
     end
 
-    # What pumactl reads. Again when a new master, which has written it, has failed.
+    # Writes the state file for pumactl. Written again when a new master has failed, because that one has overwritten the file.
     def write_state
       path, mode = @state
       SafeFile.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", mode || 0o666) if path
@@ -112,21 +112,21 @@ module Fastrack
 
     private
 
-    # @yieldparam call [Proc] calls one of them
+    # @yieldparam call [Proc] calls one of the hooks
     def each_call(event, arguments)
       return unless @hooks.key?(event)
 
       @hooks[event].each { |block, key| yield(-> { block.call(*arguments, *(key && [@data[key] ||= {}])) }) }
     end
 
-    # Once in Puma; here the master forks for as long as it lives.
+    # Puma calls `before_fork` once, so only the first fork of the master does.
     def before_fork(hooks, number)
       fire(:before_fork, hooks) unless @forked
       @forked = true
       fire(:before_worker_fork, hooks, number)
     end
 
-    # What hooks ask of Puma's worker handle.
+    # The methods of Puma's worker handle that hooks use.
     Exited = Struct.new(:index, :pid, :process_status)
     private_constant :Exited
 
@@ -135,7 +135,7 @@ module Fastrack
     end
   end
 
-  # What words of a puma.rb do to requests, around the app.
+  # Middleware for words of a puma.rb.
   module PumaMiddleware
     module_function
 
@@ -150,7 +150,7 @@ module Fastrack
       ::Rack::CommonLogger.new(app, given[:logger] || $stdout)
     end
 
-    # Thread and fiber locals of the app's end with its request.
+    # Thread and fiber locals of the app end with the request.
     def fiber(app, _which) = ->(env) { Fiber.new { app.call(env) }.resume }
 
     def methods(app, allowed)
@@ -162,7 +162,7 @@ module Fastrack
       end
     end
 
-    # @param source [String, Hash] the address, or where its header is in the env: its first word counts
+    # @param source [String, Hash] the address, or the env key of its header, whose first word counts
     def address(app, source)
       lambda do |env|
         address = source.is_a?(Hash) ? env[source[:header]].to_s[/[^\s,]+/] : source
@@ -175,7 +175,7 @@ module Fastrack
 
   # Restarts the server when a file is touched (plugin :tmp_restart).
   class RestartFile
-    # @return [Float] monotonic seconds when #step looks again
+    # @return [Float] monotonic seconds when #step checks again
     attr_reader :due_at
 
     # @param path [String]
@@ -188,7 +188,7 @@ module Fastrack
       @due_at = 0.0
     end
 
-    # Looks once a second.
+    # Checks once a second.
     #
     # @param now [Float] monotonic seconds
     def step(now)
@@ -204,7 +204,7 @@ module Fastrack
 
     private
 
-    # A file that is gone restarts nothing.
+    # A missing file restarts nothing.
     def mtime
       File.stat(@path).mtime
     rescue SystemCallError

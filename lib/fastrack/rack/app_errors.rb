@@ -4,11 +4,11 @@ require_relative "../backtrace"
 require_relative "../log"
 
 module Fastrack
-  # The response when the app raises, if it is not to be the engine's plain 500.
+  # The response for an exception of the app, where the engine's plain 500 is not used.
   module ErrorPage
     # @param handler [#call, nil] the app's: |error|, |error, env| or |error, env, status|, as in Puma; returns a Rack response
     # @param development [Boolean] whether to show the backtrace
-    # @return [#call, nil] takes the exception and the env, and returns a Rack response; nil: the engine's own
+    # @return [#call, nil] takes the exception and the env, and returns a Rack response; nil: the engine's own response
     def self.for(handler, development: ENV["RACK_ENV"] == "development")
       if handler
         count = arity_of(handler)
@@ -19,14 +19,14 @@ module Fastrack
     end
 
     # @param error [Exception]
-    # @return [Array(Integer, Hash, Array<String>)] what rack.errors also gets; as text that no browser renders as HTML
+    # @return [Array(Integer, Hash, Array<String>)] a response with the text of rack.errors, which no browser renders as HTML
     def self.backtrace(error)
       text = Backtrace.full(error)
       headers = { "content-type" => "text/plain; charset=utf-8", "x-content-type-options" => "nosniff" }
       [500, headers, ["500 Internal Server Error: the application failed\n\n", text]]
     end
 
-    # How many arguments it takes; three if that is not fixed.
+    # Number of arguments of the handler; three if not fixed.
     def self.arity_of(handler)
       arity = handler.respond_to?(:arity) ? handler.arity : handler.method(:call).arity
       [1, 2].include?(arity) ? arity : 3
@@ -34,23 +34,23 @@ module Fastrack
     private_class_method :backtrace, :arity_of
   end
 
-  # What rack.errors gets of an exception that the app has raised: its request, its message, and where in the app it was.
+  # The report of an app's exception for rack.errors: request, message, and the app's frames.
   #
-  # It has no query string: that may hold secrets, and the monitor and RequestTimeout's line do not show it either.
+  # The report has no query string, which may hold secrets. The monitor and the line of RequestTimeout have none either.
   module ExceptionReport
     # Most bytes of a path and of a request id, as in RequestTimeout's line.
-    LONGEST = 200
+    LONGEST_TEXT = 200
 
     module_function
 
     # @param error [Exception]
-    # @param env [Hash, nil] nil: there is no request
+    # @param env [Hash, nil] nil: without a request
     def write(error, env)
       text = "#{request(env)} failed: #{Backtrace.text(error)}"
       Log.report((env && env["rack.errors"]) || $stderr, text)
     end
 
-    # Method and path as the client has sent them, whatever the app has made of env.
+    # Method and path as the client has sent them. The app may have changed env.
     def request(env)
       return "what runs between requests" unless env
 
@@ -59,7 +59,7 @@ module Fastrack
       "#{printable(env["REQUEST_METHOD"])} #{printable(target)}#{" (request id #{printable(id)})" if id}"
     end
 
-    def printable(text) = text.to_s.b[0, LONGEST].gsub(/[^\x20-\x7e]/n) { |byte| format("\\x%02x", byte.ord) }
+    def printable(text) = text.to_s.b[0, LONGEST_TEXT].gsub(/[^\x20-\x7e]/n) { |byte| format("\\x%02x", byte.ord) }
 
     private_class_method :request, :printable
   end

@@ -6,62 +6,62 @@ require_relative "../log"
 require_relative "../process/guards"
 
 module Fastrack
-  # Messages between the master and a worker, or between the old and the new master: one byte each, over a socket pair.
+  # Messages between the master and a worker, or between the old and the new master. Each message is a byte in a socket pair.
   class ControlChannel
-    # Master: it knows the process that it has forked, which may begin.
+    # Master: the handle of the forked process exists, so the process may begin.
     KNOWN = "k"
-    # Worker: hooks have run and signal handlers are set; it serves now. New master: all of its workers serve.
+    # Worker: hooks have run, signal handlers are set, and the worker serves. New master: all of its workers serve.
     READY = "r"
-    # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
+    # Worker: the request limit is reached; may the worker exit? The worker waits for the answer.
     LIMIT_REACHED = "l"
-    # Worker: it has served, and only its hooks are left. A replacement need not wait for those.
+    # Worker: all requests are served, and only hooks are left. A replacement need not wait for hooks.
     ENDING = "e"
-    # Worker: it takes more memory than MaxMemoryPerChild, and serves on until it is told to stop.
+    # Worker: it takes more memory than MaxMemoryPerChild, and serves until it is told to stop.
     OUTGROWN = "m"
-    # Worker: it does so since its first request, and will not say so again.
+    # Worker: it takes more memory than MaxMemoryPerChild since its first request. The message comes once.
     TOO_LARGE = "f"
-    # Worker: the app forbids to fork from workers.
+    # Worker: the app forbids reforks.
     FORBID = "n"
     # Worker: whether something in the app, such as a debugger, handles INT.
     INTERRUPT_TAKEN = "t"
     INTERRUPT_LEFT = "i"
-    # The answers to LIMIT_REACHED: exit, a replacement takes over; or keep serving until a signal comes.
+    # Answers to LIMIT_REACHED: exit, because a replacement takes over; or serve until a signal comes.
     GO = "g"
     STAY = "s"
-    # New master: READY, and the old master is to quit.
+    # New master: all of its workers serve, and the old master is to quit.
     READY_AND_QUIT = "q"
-    # Master: after its last request the worker does not exit, but becomes the mold.
+    # Master: after its last request the worker is to become the mold instead of exiting.
     PROMOTE = "p"
-    # Worker: it is the mold, and waits for orders.
+    # Worker: it is the mold now, and waits for orders.
     MOLD = "o"
     # Old master: the new master took too long to boot.
     TIMED_OUT = "u"
 
-    # Seconds until the next try where the system lacks memory.
-    PAUSE = 0.02
+    # Seconds until the next try if the system lacks memory.
+    MEMORY_PAUSE = 0.02
 
     # @param seconds [Float, nil] nil: no limit
-    # @return [Array<IO, ControlChannel>] what is readable; nothing where the system lacks memory to tell
+    # @return [Array<IO, ControlChannel>] the readable ones; empty if the system lacks memory to tell
     def self.select(readers, seconds)
       IO.select(readers, nil, nil, seconds)&.first || []
     rescue Errno::ENOMEM
-      sleep PAUSE
+      sleep MEMORY_PAUSE
       []
     end
 
     # @return [Array(ControlChannel, ControlChannel)]
     def self.pair = UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
 
-    # Forks a child that has the second channel of a pair; this process keeps the first. The child begins when KNOWN comes there, and
-    # ends when that channel ends before: it is never on its own.
+    # Forks a child, which gets the second channel of a pair; this process keeps the first. The child begins when KNOWN arrives, and exits
+    # if the channel ends before. So no child runs without a master.
     #
     # @param pair [Array(ControlChannel, ControlChannel)]
-    # @param keep [Array<#close>] what else of the server's descriptors the child keeps
-    # @param limit [#call] calls its block, which forks, and limits how long that takes
-    # @yieldparam theirs [ControlChannel] in the child
+    # @param keep [Array<#close>] other descriptors of the server that the child keeps
+    # @param limit [#call] calls its block, which forks, and limits the time
+    # @yieldparam theirs [ControlChannel] the child's channel, in the child
     # @yieldreturn [Integer] the child's exit status, see ChildProcess.run
-    # @return [Array(Integer, ControlChannel)] its pid, and this end
-    # @raise [Exception] when there is no child, as where the process cannot fork; then both ends are closed
+    # @return [Array(Integer, ControlChannel)] the child's pid, and this process's channel
+    # @raise [Exception] when no child was forked; then both channels are closed
     def self.fork(pair, keep, limit = ->(&fork) { fork.call })
       ours, theirs = pair
       pid = fork_child(limit) do
@@ -78,14 +78,14 @@ module Fastrack
       theirs.close
     end
 
-    # Forks this process, and nothing of the app's raises in between.
+    # Forks this process. An exception of a library's wrapper of Process._fork neither loses the child nor lets it go on as its parent.
     #
     # @yield in the child
-    # @yieldreturn [Integer] its exit status
-    # @return [Integer] its pid
+    # @yieldreturn [Integer] the child's exit status
+    # @return [Integer] the child's pid
     def self.fork_child(limit = ->(&fork) { fork.call }, &work)
       parent = Process.pid
-      # Or the child would write buffered output again.
+      # Without a flush the child would write buffered output again.
       Log.flush
       Log.while_flushable do |restore|
         limit.call { Process.fork { ChildProcess.run { restore.call.then(&work) } } }
@@ -95,10 +95,10 @@ module Fastrack
         Log.exception("a child process cannot start", e)
         Process.exit!(1)
       end
-      # A wrapper of Process._fork may have raised when there was a child.
+      # A wrapper of Process._fork may have raised after the fork.
       raise unless (pid = ForkGuard.forked)
 
-      Log.exception("process #{pid} was forked all the same", e)
+      Log.exception("process #{pid} was forked nevertheless", e)
       pid
     end
 
@@ -109,29 +109,29 @@ module Fastrack
     # @return [IO] for IO.select
     def to_io = @socket
 
-    # Errors are ignored: if the other side is gone, its death is noticed in other ways.
+    # Ignores errors, because the end of the other process is noticed in other ways.
     def write(message)
       @socket.write_nonblock(message)
     rescue IO::WaitWritable, SystemCallError, IOError
       nil
     end
 
-    # In a child. Signals are only queued so far.
+    # Waits in a child for KNOWN. Signals are only queued so far.
     def await_known
-      # Not by a method that reads ahead.
+      # By a method that does not read ahead.
       @socket.sysread(KNOWN.bytesize)
     rescue SystemCallError, IOError
       Process.exit!(1)
     end
 
-    # @return [Array<String>, nil] the messages that have arrived; nil when the other side has closed
+    # @return [Array<String>, nil] messages that have arrived; nil when the other process has closed its channel
     def read
       @socket.read_nonblock(256).chars
     rescue IO::WaitReadable
       []
     rescue Errno::ENOMEM, Errno::ENOBUFS
-      # The other side is there all the same, and IO.select would report the channel again at once.
-      sleep PAUSE
+      # The other process still runs. The pause keeps IO.select from reporting the channel again at once.
+      sleep MEMORY_PAUSE
       []
     rescue EOFError, SystemCallError
       nil
@@ -140,15 +140,15 @@ module Fastrack
     # Tells the mold to fork a worker.
     #
     # @param text [String] short
-    # @param descriptors [Array<IO>] copies of which it gets (SCM_RIGHTS, unix(7))
+    # @param descriptors [Array<IO>] the mold gets copies of these (SCM_RIGHTS, unix(7))
     # @raise [SystemCallError, IOError]
     def order(text, descriptors)
       @socket.sendmsg(text, 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
     end
 
-    # In the mold. There is one order at a time.
+    # Called in the mold. One order comes at a time.
     #
-    # @return [Array(String, Array<IO>), nil] nil when the master is gone, or lets go of the mold
+    # @return [Array(String, Array<IO>), nil] nil when the master has ended or closed the channel
     def take_order
       text, _, _, *control = @socket.recvmsg(64, scm_rights: true)
       [text, control.flat_map { |one| one.unix_rights || [] }] unless text.to_s.empty?
@@ -156,12 +156,12 @@ module Fastrack
       nil
     end
 
-    # @param pid [Integer] 0: there is none
+    # @param pid [Integer] pid of the new worker; 0: none
     def answer(pid) = write("#{pid}\n")
 
     # @param seconds [Numeric]
     # @return [Integer] see #answer
-    # @raise [IOError, SystemCallError, Error] when there is none
+    # @raise [IOError, SystemCallError, Error] without an answer
     def await_answer(seconds)
       raise Error, "it has not answered within #{seconds} s" unless @socket.wait_readable(seconds)
 

@@ -6,7 +6,7 @@ begin
 rescue LoadError => error
   raise unless error.path == "rackup/handler"
 
-  # Rack 2 has Rack::Handler itself. Rack 3 without the rackup gem has none, and does not need one.
+  # Rack 2 has a Rack::Handler of its own. Rack 3 without the rackup gem has none, and needs none.
   begin
     require "rack/handler"
   rescue LoadError => error
