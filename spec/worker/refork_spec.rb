@@ -113,7 +113,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       server.await_log(/refork: generation 3 from the master: 3 workers \d+ MB -> \d+ MB$/)
     end
     expect([loop.failures, answers.call("/").values.uniq, roles(server).keys]).to eq([[], ["-"], ["worker"]])
-    expect(server.log).to match(/given up: the mold \(pid \d+\) has 4\d MB for itself, and had 4\d MB as a worker: .*; workers are forked from the master$/)
+    expect(server.log).to match(/given up: the mold \(pid \d+\) has 4\d MB of its own, and had 4\d MB as a worker, .*; workers are forked from the master$/)
   end
 
   { TERM: {}, USR1: { SpawnInterval: 0.1 }, KILL: {} }.each do |signal, options|
@@ -232,6 +232,6 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server = serving
     server.get("/thread")
     # The worker has ended then, as when it is recycled.
-    expect(refork(server)).to match([/URG has failed: the old code serves on \(pid \d+\): worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/, 1])
+    expect(refork(server)).to match([/URG has failed: the old code serves on \(pid \d+\): worker \d \(pid \d+\) has native threads that a fork would lose \(\d+ \S+/, 1])
   end
 end

@@ -5,7 +5,7 @@ mod child_process;
 mod engine;
 mod engine_arguments;
 mod monitor;
-mod own_calls;
+mod request_bound;
 mod scoreboard;
 mod shared_queue;
 mod thread_dump;
@@ -30,7 +30,7 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;
-    own_calls::init(ruby, module)?;
+    request_bound::init(ruby, module)?;
     engine::init(ruby, module)
 }
 

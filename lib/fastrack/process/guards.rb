@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "../text"
 require_relative "orphans"
 
 module Fastrack
@@ -127,31 +126,6 @@ module Fastrack
     #
     # @return [Integer] see Process.daemon
     def daemon(*how) = ForkGuard.daemonize { super(*how) }
-  end
-
-  # Keeps the children of a process from removing its pid files. Their at_exit hooks include those that it had before the
-  # fork, and rackup's removes the file whichever process runs it.
-  module PidFileGuard
-    @paths = []
-
-    class << self
-      # @param paths [Array<String>] absolute
-      def install(paths)
-        @paths = paths
-        @owner = Process.pid
-        File.singleton_class.prepend(self) unless paths.empty? || File.singleton_class < self
-      end
-
-      # @param paths [Array<String, #to_path>]
-      # @return [Array] those that this process may remove
-      def removable(paths)
-        return paths if Process.pid == @owner
-
-        paths.reject { |path| @paths.include?(Text.absolute(path)) }
-      end
-    end
-
-    %i[unlink delete].each { |name| define_method(name) { |*paths| super(*PidFileGuard.removable(paths)) } }
   end
 
   # Ends a worker that boots when its master ends, or its channel to that: nobody else limits that time, and it would hold the port for

@@ -6,36 +6,34 @@ require_relative "../log"
 require_relative "../process/guards"
 
 module Fastrack
-  # Messages between the master and a worker, between the master and the mold, or between the old and the new master, over a socket
-  # pair. A message is a line: its kind, and numbers that belong to it. A stream keeps lines apart on all systems: the kernel takes a short
-  # line whole or not at all.
+  # Messages between the master and a worker or the mold, or between the old and the new master, over a socket pair. A message is a line:
+  # its kind, and numbers that belong to it. A stream keeps lines whole on all systems: the kernel accepts a short line entirely or not at all.
   class ControlChannel
-    # Master: the master knows the process that it has forked, which may begin.
+    # Master: the handle of the forked process exists, so the process may begin.
     KNOWN = "known"
-    # Worker: hooks have run and signal handlers are set; the worker serves now. New master: all of its workers serve.
+    # Worker: hooks have run, signal handlers are set, and the worker serves. New master: all of its workers serve.
     READY = "ready"
-    # Worker: the worker has reached its request limit, and asks whether it may exit. The worker waits for the answer.
+    # Worker: the request limit is reached; may the worker exit? The worker waits for the answer.
     LIMIT_REACHED = "limit reached"
-    # Worker: the worker has served, and only its hooks are left. A replacement need not wait for those.
+    # Worker: all requests are served, and only hooks are left. A replacement need not wait for hooks.
     ENDING = "ending"
-    # Worker: the worker takes more memory than MaxMemoryPerChild, and serves on until it is told to stop.
+    # Worker: it takes more memory than MaxMemoryPerChild, and serves until it is told to stop.
     OUTGROWN = "outgrown"
-    # Worker: the worker takes too much memory since its first request, and will not say so again.
+    # Worker: it takes more memory than MaxMemoryPerChild since its first request. The message comes once.
     TOO_LARGE = "too large"
-    # Worker or mold: the app forbids to fork from workers.
-    FORBID = "forbid refork"
+    # Worker or mold: the app forbids reforks.
+    FORBID = "forbid reforks"
     # Worker: whether something in the app, such as a debugger, handles INT.
     INTERRUPT_TAKEN = "interrupt taken"
     INTERRUPT_LEFT = "interrupt left"
-    # The answers to LIMIT_REACHED: exit, since a replacement takes over; or keep serving until a signal comes. A worker that is
-    # promoted gets neither.
+    # Answers to LIMIT_REACHED: exit, because a replacement takes over; or serve until a signal comes. A promoted worker gets neither.
     GO = "go"
     STAY = "stay"
-    # New master: READY, and the old master is to quit.
+    # New master: all of its workers serve, and the old master is to quit.
     READY_AND_QUIT = "ready and quit"
-    # Master: after its last request the worker does not exit, but becomes the mold.
+    # Master: after its last request the worker is to become the mold instead of exiting.
     PROMOTE = "promote"
-    # Worker: the worker is the mold now, and waits for orders.
+    # Worker: it is the mold now, and waits for orders.
     MOLD = "mold"
     # Old master: the new master took too long to boot.
     TIMED_OUT = "timed out"
@@ -51,31 +49,31 @@ module Fastrack
     # Bytes of the longest message.
     LONGEST = 64
 
-    # Seconds until the next try where the system lacks memory.
-    PAUSE = 0.02
+    # Seconds until the next try if the system lacks memory.
+    MEMORY_PAUSE = 0.02
 
     # @param seconds [Float, nil] nil: no limit
-    # @return [Array<IO, ControlChannel>] what is readable; nothing where the system lacks memory to tell
+    # @return [Array<IO, ControlChannel>] the readable ones; empty if the system lacks memory to tell
     def self.select(readers, seconds)
       IO.select(readers, nil, nil, seconds)&.first || []
     rescue Errno::ENOMEM
-      sleep PAUSE
+      sleep MEMORY_PAUSE
       []
     end
 
     # @return [Array(ControlChannel, ControlChannel)]
     def self.pair = UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
 
-    # Forks a child that has the second channel of a pair; this process keeps the first. The child begins when KNOWN comes there, and
-    # ends when that channel ends before: it is never on its own.
+    # Forks a child, which gets the second channel of a pair; this process keeps the first. The child begins when KNOWN arrives, and exits
+    # if the channel ends before. So no child runs without a master.
     #
     # @param pair [Array(ControlChannel, ControlChannel)]
-    # @param keep [Array<#close>] what else of the server's descriptors the child keeps
-    # @param limit [#call] calls its block, which forks, and limits how long that takes
-    # @yieldparam theirs [ControlChannel] in the child
+    # @param keep [Array<#close>] other descriptors of the server that the child keeps
+    # @param limit [#call] calls its block, which forks, and limits the time
+    # @yieldparam theirs [ControlChannel] the child's channel, in the child
     # @yieldreturn [Integer] the child's exit status, see ChildProcess.run
-    # @return [Array(Integer, ControlChannel)] its pid, and this end
-    # @raise [Exception] when there is no child, as where the process cannot fork; then both ends are closed
+    # @return [Array(Integer, ControlChannel)] the child's pid, and this process's channel
+    # @raise [Exception] when no child was forked; then both channels are closed
     def self.fork(pair, keep, limit = ->(&fork) { fork.call })
       ours, theirs = pair
       pid = fork_child(limit) do
@@ -92,14 +90,14 @@ module Fastrack
       theirs.close
     end
 
-    # Forks this process, and nothing of the app's raises in between.
+    # Forks this process. An exception of a library's wrapper of Process._fork neither loses the child nor lets it go on as its parent.
     #
     # @yield in the child
-    # @yieldreturn [Integer] its exit status
-    # @return [Integer] its pid
+    # @yieldreturn [Integer] the child's exit status
+    # @return [Integer] the child's pid
     def self.fork_child(limit = ->(&fork) { fork.call }, &work)
       parent = Process.pid
-      # Or the child would write buffered output again.
+      # Without a flush the child would write buffered output again.
       Log.flush
       Log.while_flushable do |restore|
         limit.call { Process.fork { ChildProcess.run { restore.call.then(&work) } } }
@@ -109,10 +107,10 @@ module Fastrack
         Log.exception("a child process cannot start", e)
         Process.exit!(1)
       end
-      # A wrapper of Process._fork may have raised when there was a child.
+      # A wrapper of Process._fork may have raised after the fork.
       raise unless (pid = ForkGuard.forked)
 
-      Log.exception("process #{pid} was forked all the same", e)
+      Log.exception("process #{pid} was forked nevertheless", e)
       pid
     end
 
@@ -124,7 +122,7 @@ module Fastrack
     # @return [IO] for IO.select
     def to_io = @socket
 
-    # Errors are ignored: the death of the other side is noticed in other ways.
+    # Ignores errors, because the end of the other process is noticed in other ways.
     #
     # @param message [String] its kind, and numbers
     def write(message)
@@ -133,23 +131,23 @@ module Fastrack
       nil
     end
 
-    # In a child. Signals are only queued so far.
+    # Waits in a child for KNOWN. Signals are only queued so far.
     def await_known
-      # Not by a method that reads ahead.
+      # By a method that does not read ahead.
       @socket.sysread(KNOWN.bytesize + 1)
     rescue SystemCallError, IOError
       Process.exit!(1)
     end
 
-    # @return [Array<String>, nil] the messages that have arrived; nil when the other side has closed
+    # @return [Array<String>, nil] messages that have arrived; nil when the other process has closed its channel
     def read
       text = +""
       loop { text << @socket.read_nonblock(1024) }
     rescue IO::WaitReadable
       text.split("\n")
     rescue Errno::ENOMEM, Errno::ENOBUFS
-      # The other side is there all the same, and IO.select would report the channel again at once.
-      sleep PAUSE
+      # The other process still runs. The pause keeps IO.select from reporting the channel again at once.
+      sleep MEMORY_PAUSE
       text.split("\n")
     rescue EOFError, SystemCallError
       # The end is read again after the last messages.

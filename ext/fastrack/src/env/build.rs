@@ -6,8 +6,8 @@ use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
 use crate::env::leading_values::LeadingValues;
-use crate::env::own_calls::{Offered, OwnCalls};
 use crate::env::remote_addr::RemoteAddrCache;
+use crate::env::request_bound::{Offered, RequestBoundObjects};
 use crate::env::templates::{EnvTemplates, TemplateKey};
 use crate::env::{headers, protocol, server_name};
 use crate::ruby::{format_into, interned, string, NIL};
@@ -22,7 +22,7 @@ pub(crate) struct EnvBuilder {
     rack_3_1: bool,
     /// Number of callback Arrays in each env.
     callbacks: usize,
-    own_calls: OwnCalls,
+    request_bound: RequestBoundObjects,
 }
 
 impl EnvBuilder {
@@ -33,7 +33,7 @@ impl EnvBuilder {
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             callbacks,
-            own_calls: OwnCalls::new(&offered),
+            request_bound: RequestBoundObjects::new(&offered),
         }
     }
 
@@ -49,7 +49,7 @@ impl EnvBuilder {
             for _ in 0..self.callbacks {
                 values.push(rb_ary_new_capa(0));
             }
-            self.own_calls.make(number, |value| values.push(value));
+            self.request_bound.make(number, |value| values.push(value));
             self.add_target_and_peer(&mut values, request);
             let host = if has_header_keys { headers::add_known(&mut values, request) } else { NIL };
             server_name::add(&mut values, request, host);

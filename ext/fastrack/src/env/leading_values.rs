@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use magnus::{Error, Ruby};
 use rb_sys::*;
 
-use crate::env::own_calls::OWN_CALLS;
+use crate::env::request_bound::REQUEST_BOUND;
 use crate::env::templates::{CALLBACK_KEYS, MAX_HEADERS, OPTIONAL_KEYS, REQUEST_KEYS};
 use crate::ruby::{protect, UNDEF};
 
 /// Maximum number of entries with a value of the request.
-const MAX_VALUES: usize = CALLBACK_KEYS + OWN_CALLS + REQUEST_KEYS + MAX_HEADERS + OPTIONAL_KEYS;
+const MAX_VALUES: usize = CALLBACK_KEYS + REQUEST_BOUND + REQUEST_KEYS + MAX_HEADERS + OPTIONAL_KEYS;
 
 /// Values for the first entries of a template's copy. Lives on the stack, where the GC sees the values.
 pub(crate) struct LeadingValues {

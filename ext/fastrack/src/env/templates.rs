@@ -4,7 +4,7 @@
 //! the first entries have the request's keys in a known order, and only values are written, one after the other. No key is
 //! hashed, no entry looked up, no table grows.
 //!
-//! The entries of a template: [`callback_keys`], [`own_call_keys`], [`request_keys`], the header fields,
+//! The entries of a template: [`callback_keys`], [`request_bound_keys`], [`request_keys`], the header fields,
 //! [`optional_keys`], then the listener's constants.
 //!
 //! SERVER_NAME and SERVER_PORT are the listener's, for requests that name no host. The SERVER_PORT of a template with Host
@@ -14,7 +14,7 @@ use rb_sys::*;
 
 use fastrack_http::{Head, KnownName};
 
-use crate::env::own_calls::own_call_keys;
+use crate::env::request_bound::request_bound_keys;
 use crate::ruby::{interned, NIL};
 
 /// Number of [`request_keys`].
@@ -158,11 +158,11 @@ pub(crate) unsafe fn make_template(base: VALUE, fields: &[u8]) -> VALUE {
         let made = rb_hash_new();
         let callbacks = callback_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) != NIL);
         // In the listener's template, true stands for an object that its requests get.
-        let own_calls =
-            own_call_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
+        let request_bound =
+            request_bound_keys().into_iter().filter(|key| rb_hash_lookup(base, *key) == Qtrue as VALUE);
         let names_host = fields.contains(&(KnownName::Host as u8));
         let fields = fields.iter().map(|number| interned().key_at(*number));
-        for key in callbacks.chain(own_calls).chain(request_keys()).chain(fields).chain(optional_keys()) {
+        for key in callbacks.chain(request_bound).chain(request_keys()).chain(fields).chain(optional_keys()) {
             rb_hash_aset(made, key, NIL);
         }
         rb_hash_update_by(made, base, None);

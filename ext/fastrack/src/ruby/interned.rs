@@ -74,10 +74,10 @@ interned! {
         string_io = c"StringIO",
         spooled_body = c"Fastrack::SpooledBody",
         streamed_body = c"Fastrack::StreamedBody",
-        hijack_call = c"Fastrack::OwnCall::Hijack",
-        early_hints_call = c"Fastrack::OwnCall::EarlyHints",
-        client_gone_call = c"Fastrack::OwnCall::ClientGone",
-        timeout_call = c"Fastrack::OwnCall::Timeout",
+        hijack_call = c"Fastrack::RequestBound::Hijack",
+        early_hints_call = c"Fastrack::RequestBound::EarlyHints",
+        client_gone_call = c"Fastrack::RequestBound::ClientGone",
+        timeout_call = c"Fastrack::RequestBound::Timeout",
     }
     ids { call, close, each, to_ary, to_path, to_i, for_fd, }
 }

@@ -83,7 +83,7 @@ impl RubyEngine {
         let (app_settings, kept) = app_settings(ruby, hash, templates)?;
         let dumper = Arc::<RubyThreads>::default();
         let settings = engine_settings(ruby, hash, Arc::clone(&dumper) as _)?;
-        let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
+        let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "queue")?;
         let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
         let master: Option<i32> = optional(ruby, hash, "master_fd")?;
         // SAFETY: Ruby's IO keeps the descriptor open during this call.

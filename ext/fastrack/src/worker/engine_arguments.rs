@@ -15,7 +15,7 @@ use fastrack_http::Limits;
 use fastrack_sys::borrow_fd;
 
 use crate::app::AppSettings;
-use crate::env::{make_template, own_call_keys, Offered};
+use crate::env::{make_template, request_bound_keys, Offered};
 use crate::ruby::{protect, system_error};
 use crate::worker::scoreboard::RubyScoreboard;
 
@@ -91,7 +91,7 @@ fn callback_arrays(ruby: &Ruby, templates: RArray) -> Result<usize, Error> {
 /// The request-bound objects that the templates offer: true stands for an object. All templates offer the same objects.
 fn offered(templates: RArray) -> Result<Offered, Error> {
     // SAFETY: the keys are Strings that are never freed.
-    let keys = own_call_keys().map(|key| unsafe { Value::from_raw(key) });
+    let keys = request_bound_keys().map(|key| unsafe { Value::from_raw(key) });
     let first: Option<RHash> = templates.entry(0)?;
     let is_true = |value: Value| value.as_raw() == rb_sys::Qtrue as rb_sys::VALUE;
     Ok(keys.map(|key| first.and_then(|hash| hash.get(key)).is_some_and(is_true)))
@@ -148,8 +148,8 @@ fn request_settings(
 ) -> Result<RequestSettings, Error> {
     let seconds: Option<f64> = optional(ruby, hash, "request_timeout")?;
     let stuck: Option<f64> = optional(ruby, hash, "worker_timeout")?;
-    let slot: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
-    let slot: Option<Slot> = slot.and_then(|(board, index)| board.0.slot(index));
+    let assigned: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
+    let slot: Option<Slot> = assigned.and_then(|(board, index)| board.0.slot(index));
     let threads = optional(ruby, hash, "threads")?.unwrap_or(1);
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
     Ok(RequestSettings { threads, timeout, stuck, slot, dumper: Some(dumper) })

@@ -1,16 +1,82 @@
 # frozen_string_literal: true
 
+require "socket"
 require_relative "../listener/inherited"
 require_relative "../log"
+require_relative "../master/process_setup"
 require_relative "../process/guards"
 require_relative "../process/last_words"
-require_relative "../process/settings"
+require_relative "../process/start_command"
 require_relative "../worker/control_channel"
-require_relative "old_master"
-require_relative "start_command"
 
 module Fastrack
-  # The old master's view of the new one, which it has started with its own start command.
+  # The new master's view of the old one: a channel, and the shared queue of the workers. Both come as descriptors in environment variables.
+  # The variables are removed, so that programs of the app do not get them.
+  class OldMaster
+    # The channel's descriptor.
+    VARIABLE = "FASTRACK_PREDECESSOR"
+    # The queue's layout and descriptors. With another layout the new master does not take over idle connections, and old workers close
+    # them.
+    QUEUE_VARIABLE = "FASTRACK_QUEUE"
+
+    class << self
+      # @param environment [Hash, ENV]
+      # @return [OldMaster, nil] nil without an old master
+      def take_over(environment = ENV)
+        number = environment.delete(VARIABLE) or return
+        socket = UNIXSocket.for_fd(Integer(number, 10))
+        socket.close_on_exec = true
+        new(ControlChannel.new(socket))
+      rescue SystemCallError, ArgumentError
+        # The variable is another program's, or the descriptor was closed.
+        nil
+      end
+
+      # @param wanted [Boolean] whether this server's workers share a queue
+      # @param environment [Hash, ENV]
+      # @return [SharedQueue, nil] the old master's, or a new one
+      def take_over_queue(wanted, environment = ENV)
+        text = environment.delete(QUEUE_VARIABLE)
+        inherited = inherit_queue(text, wanted) if text
+        inherited || (wanted ? SharedQueue.new : nil)
+      end
+
+      private
+
+      def inherit_queue(text, wanted)
+        layout, _, numbers = text.rpartition(":")
+        files = numbers.split(",").map { |number| IO.for_fd(Integer(number, 10)) }
+        raise ArgumentError, "it is of another version" if wanted && layout != SharedQueue::LAYOUT
+
+        # The queue duplicates the descriptors.
+        SharedQueue.from_fds(files.map(&:fileno)) if wanted
+      rescue SystemCallError, ArgumentError, TypeError, IOError => e
+        Log.line("#{QUEUE_VARIABLE} cannot be used (#{e.message}): waiting connections are not taken over") if wanted
+        nil
+      ensure
+        files&.each(&:close)
+      end
+    end
+
+    # @return [ControlChannel]
+    attr_reader :channel
+
+    # @return [Integer, nil] nil if the old master is not this process's parent, because rackup's --daemonize forks
+    attr_reader :pid
+
+    # @param channel [ControlChannel]
+    def initialize(channel)
+      @channel = channel
+      @pid = Process.ppid unless Process.ppid == 1
+    end
+
+    # Tells the old master that all workers of the new one serve.
+    #
+    # @param quit [Boolean] whether the old master is to quit now
+    def ready(quit:) = @channel.write(quit ? ControlChannel::READY_AND_QUIT : ControlChannel::READY)
+  end
+
+  # The old master's view of the new one, which the old one has started by its own start command.
   #
   #     booting --ready--> ready
   #        \---- BootTimeout ----> timed out
@@ -18,7 +84,7 @@ module Fastrack
     # Exit status when the program could not be run, as in a shell.
     NOT_FOUND = 127
 
-    # Variables with this process's descriptors or pid.
+    # Variables with descriptors or the pid of this process.
     STALE_VARIABLES = [
       InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, *SystemdSockets::VARIABLES
     ].freeze
@@ -26,7 +92,7 @@ module Fastrack
     class << self
       # @param launcher [Launcher]
       # @param now [Float] monotonic seconds
-      # @yield in the child, before another program replaces it
+      # @yield in the child, before exec(2)
       # @raise [SystemCallError] when the process cannot fork
       def start(launcher, now, &in_child)
         ForkGuard.own_fork do
@@ -53,9 +119,9 @@ module Fastrack
 
       def run_program(launcher, channel)
         start = StartCommand.current
-        # The directory may have been moved or replaced, or be gone.
+        # The directory may have been moved, replaced or removed.
         Dir.chdir(start.directory) if File.directory?(start.directory)
-        ProcessSettings.find_directory(launcher.configuration)
+        ProcessSetup.find_directory(launcher.configuration)
         ENV.replace(start.environment.except(*STALE_VARIABLES))
         limit_hook(launcher.configuration.boot_timeout)
         launcher.configuration.call_hook(:before_exec, launcher)
@@ -64,8 +130,8 @@ module Fastrack
         Process.exec([program, program], *arguments, descriptors(launcher, channel))
       end
 
-      # Where the old master is gone by BootTimeout, nobody else ends a hook that hangs, and the port is taken for ever. A second later, as
-      # the old one is to do it.
+      # Ends a hook that hangs, one second after the old master should have done so. If the old master has ended before BootTimeout, nobody
+      # else frees the port.
       def limit_hook(seconds)
         ChildProcess.end_within(seconds + 1, NOT_FOUND, <<~LINE)
           fastrack: before_exec has not finished within BootTimeout (pid #{Process.pid}): ending it
@@ -79,7 +145,7 @@ module Fastrack
         ENV[OldMaster::QUEUE_VARIABLE] = "#{SharedQueue::LAYOUT}:#{launcher.queue.fds.join(",")}" if launcher.queue
       end
 
-      # No others are inherited, so that none pile up from one upgrade to the next.
+      # Only these descriptors are inherited, so that none pile up from one upgrade to the next.
       def descriptors(launcher, channel)
         numbers = [*launcher.listeners.map(&:fileno), *launcher.queue&.fds, channel.to_io.fileno, LastWords.writer.fileno]
         numbers.to_h { |number| [number, number] }.merge(close_others: true)
@@ -104,18 +170,18 @@ module Fastrack
 
     def booting? = @state == :booting
 
-    # Whether it was told to stop because it took too long to boot.
+    # Whether the new master was told to stop because it took too long to boot.
     def timed_out? = @state == :timed_out
 
-    # All of its workers serve.
+    # Called when all workers of the new master serve.
     def ready
       @state = :ready
       @due_at = nil
     end
 
-    # Stops it with TERM when BootTimeout is over, and later with KILL.
+    # Stops the new master by TERM after BootTimeout, and later by KILL.
     #
-    # @return [Boolean] whether it has just timed out
+    # @return [Boolean] whether the new master has just timed out
     def step(now)
       return false if @due_at.nil? || now < @due_at
       return signal(:KILL) && false unless booting?
@@ -125,8 +191,8 @@ module Fastrack
       signal(:TERM)
     end
 
-    # With rackup's --daemonize it has forked, or is about to: what serves has a pid that is not known here, and reads the
-    # channel. The process that this master has started may still be there then.
+    # Sends a signal, and TIMED_OUT by the channel. With rackup's --daemonize the started process forks: the serving process has an unknown
+    # pid, and reads the channel.
     #
     # @param name [Symbol, String]
     # @return [true]
@@ -139,25 +205,25 @@ module Fastrack
       true
     end
 
-    # @return [Array<String>] its messages
+    # @return [Array<String>] messages of the new master
     def messages
       return [] if @channel.closed?
 
-      # The kernel closes a process's descriptors before it signals CHLD, which is on its way.
+      # The kernel closes a process's descriptors before it sends CHLD, so CHLD is on its way.
       @channel.read || [].tap { @channel.close }
     end
 
-    # Whether it has failed, or has exited and closed its channel. With rackup's --daemonize it exits with 0, but the
-    # process that serves keeps the channel open.
+    # Whether the new master has failed, or has exited and closed its channel. With rackup's --daemonize the started process exits with 0,
+    # and the serving process keeps the channel open.
     def gone?
       _, @status = Process.wait2(@pid, Process::WNOHANG) if @status.nil?
       !@status.nil? && (@channel.closed? || !@status.success?)
     rescue Errno::ECHILD
-      # Some part of the app has waited for it.
+      # A part of the app has waited for the process.
       @channel.closed?
     end
 
-    # @return [String] how it ended, for the log
+    # @return [String] how the new master ended, for the log
     def ending
       return "was not ready within BootTimeout" if timed_out?
       return "exited" if @status.nil?
@@ -166,7 +232,7 @@ module Fastrack
       booting? ? "#{how} before it was ready" : how
     end
 
-    # Has Ruby reap it, as this master exits first.
+    # Lets Ruby reap the process, because this master exits first.
     def detach
       Process.detach(@pid) if @status.nil?
     end

@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "../log"
-require_relative "../rack/env_template"
-require_relative "../rack/error_page"
-require_relative "../rack/exception_report"
-require_relative "../rack/temporary_folder"
 require_relative "../gc/oob_gc"
+require_relative "../log"
+require_relative "../rack/app_errors"
+require_relative "../rack/input"
+require_relative "../rack/temporary_folder"
+require_relative "../version"
 require_relative "memory_check"
 
 module Fastrack
-  # What a worker's engine is created with.
-  class EngineSettings
-    # Readers of Configuration that the engine takes as they are, by its own names.
+  # Builds a worker's engine from the configuration.
+  class EngineBuilder
+    # Readers of Configuration whose values the engine takes unchanged, by the engine's names.
     AS_CONFIGURED = {
       timeout: :client_timeout, chunked: :chunked_transfer, max_body: :max_body_size, max_target: :max_request_target,
       max_head: :max_header_size, max_fields: :max_header_fields,
@@ -19,7 +19,7 @@ module Fastrack
            keep_alive_requests response_buffer max_response_spool stream_body].to_h { |word| [word, word] }
     }.freeze
 
-    # Loads what only some configurations need. The master does so before it forks.
+    # Loads files that only some configurations need. The master does this before it forks.
     #
     # @param configuration [Configuration]
     def self.load(configuration)
@@ -53,7 +53,7 @@ module Fastrack
         **AS_CONFIGURED.transform_values { |word| @configuration.public_send(word) },
         idle_time_on_stop: close_delay,
         threads: @configuration.max_threads,
-        dispatch: @launcher.queue,
+        queue: @launcher.queue,
         access_log: @launcher.access_log&.fileno, access_log_format: @configuration.access_log_format,
         error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
         decode_path: @configuration.path_info == "decoded",
@@ -77,7 +77,7 @@ module Fastrack
     end
 
     def auto_gc
-      EngineSettings.load(@configuration)
+      EngineBuilder.load(@configuration)
       return AutoGC.new { @engine } if YoungHeap::KNOWN
 
       Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
@@ -89,7 +89,7 @@ module Fastrack
       MemoryCheck.new(limit, @channel, @memory_note) if ProcessMemory.known?
     end
 
-    # A puma.rb's hook. As in Puma, it begins when no thread has a request, and runs once at a time.
+    # The hook `out_of_band` of a puma.rb. As in Puma, the hook begins when no thread has a request, and one call runs at a time.
     def out_of_band
       hook = @configuration.puma&.out_of_band
       return hook if hook.nil? || @configuration.max_threads == 1
@@ -107,13 +107,13 @@ module Fastrack
       end
     end
 
-    # @return [#call] whether other threads have requests, which a collection would hold up
+    # @return [#call] tells whether other threads have requests, which a collection would delay
     def others = @configuration.max_threads == 1 ? -> { false } : -> { !@engine.alone? }
 
-    # Seconds to wait for a last request on kept-alive connections before they are closed: a close that crosses a request
-    # loses it. With a supervisor's listeners another server may take over, to which connections cannot be handed.
+    # Seconds to wait for a last request on kept-alive connections before they are closed, because a close that crosses a request loses the
+    # request. Needed with a supervisor's listeners: another server may take over, and connections cannot be handed to it.
     #
-    # @return [Float, nil] nil: only a moment
+    # @return [Float, nil] nil: a moment only
     def close_delay
       @configuration.graceful_timeout / 2.0 if @launcher.supervised?
     end
@@ -124,12 +124,55 @@ module Fastrack
     end
 
     def env_facts
-      # Puma's users set it; Rhebok and Unicorn do not know it.
+      # Puma's users set SCRIPT_NAME. Rhebok and Unicorn do not read it.
       mounted = @configuration.puma ? { script_name: ENV["SCRIPT_NAME"].to_s.b.freeze } : {}
       { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints, **mounted }
     end
 
-    # Closed ones also count: connections from them may still be kept alive.
+    # Listeners, also closed ones, because connections from those may still be kept alive.
     def known_listeners = @launcher.listeners + @launcher.former_listeners
+  end
+
+  # Template of each request's env. It has all values that are known before the request, and values that most requests share (HTTP/1.1, no
+  # query). The engine overwrites a shared value only where a request differs.
+  module EnvTemplate
+    # RFC 3875, 4.1.17.
+    SOFTWARE = "Fastrack/#{VERSION}"
+
+    # Values of a unix socket, which has no host, port or peer: those of Unicorn and Puma. Host and port are for requests that name none.
+    UNIX = { "SERVER_NAME" => "localhost", "SERVER_PORT" => "80", "REMOTE_ADDR" => "127.0.0.1", "REMOTE_PORT" => "0" }.freeze
+
+    # Rhebok's values of a unix socket.
+    RHEBOKS_UNIX = { "SERVER_NAME" => "0.0.0.0", "SERVER_PORT" => "0", "REMOTE_ADDR" => "", "REMOTE_PORT" => "0" }.freeze
+
+    module_function
+
+    # @param listener [Listener] listener of the requests
+    # @param rhebok [Boolean] whether a unix socket has Rhebok's values
+    # @param multithread [Boolean] whether several threads call the app
+    # @param script_name [String] where the app is mounted; it stays in PATH_INFO, as under Puma
+    # @param early_hints [Boolean] whether the app may send 103 with headers
+    # @return [Hash{String => Object}] frozen, as are its Strings. For `true` the engine puts an object that acts on one request, such as
+    #   RequestBound::Hijack
+    def for(listener, script_name: "", early_hints: false, multithread: false, rhebok: false)
+      {
+        "SCRIPT_NAME" => script_name, "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => SOFTWARE,
+        **(rhebok ? RHEBOKS_UNIX : UNIX),
+        **(listener.tcp? ? { "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port } : {}),
+        **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,
+        **(early_hints ? { "rack.early_hints" => true } : {}),
+        "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
+        "rack.multithread" => multithread, "rack.multiprocess" => true, "rack.run_once" => false,
+        "fastrack.client_gone" => true, "fastrack.timeout" => true, "fastrack.queue_time" => 0.0
+      }.freeze
+    end
+
+    # Rack 2 wants rack.version, and Rack 3 forbids it. An app without Rack gets Rack 3's env. The engine gives each request Arrays of its
+    # own for callbacks.
+    def for_rack_version
+      rack2 = defined?(::Rack) && ::Rack.respond_to?(:release) && ::Rack.release.to_i < 3
+      rack2 ? { "rack.version" => [1, 1].freeze } : { "rack.response_finished" => [] }
+    end
+    private_class_method :for_rack_version
   end
 end

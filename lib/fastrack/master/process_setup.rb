@@ -3,18 +3,18 @@
 require_relative "../configuration/options"
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/proc_stat"
+require_relative "../process/safe_file"
+require_relative "../process/start_command"
 require_relative "../text"
-require_relative "../upgrade/start_command"
-require_relative "proc_stat"
-require_relative "safe_file"
 
 module Fastrack
   # Applies the configuration to the master's process: user, directory, umask, log files, open-file limit.
-  class ProcessSettings
-    # A busy server with a lower limit may have to refuse clients.
+  class ProcessSetup
+    # Open files below which a busy server may have to refuse clients.
     FEW_DESCRIPTORS = 10_000
 
-    # What macOS gives where the hard limit is none (setrlimit(2)): it refuses more (EINVAL).
+    # Most open files that macOS gives without a hard limit (setrlimit(2)). For more it returns EINVAL.
     OPEN_MAX = 10_240
 
     class << self
@@ -24,8 +24,7 @@ module Fastrack
         "only #{limit} open files are allowed (RLIMIT_NOFILE), and each client takes one" if limit < FEW_DESCRIPTORS
       end
 
-      # Goes where `working_directory` says, or where the server was started, by name, if the directory that it is in has been
-      # removed, as old releases are.
+      # Enters `working_directory`, or the directory of the start, if the current directory was removed, as old releases are.
       #
       # @param configuration [Configuration]
       # @raise [Error]
@@ -35,33 +34,33 @@ module Fastrack
         start = StartCommand.current.directory
         places = [configuration.working_directory&.then { |given| Text.expand(given, start) }, start].compact
         found = places.find { |place| File.directory?(place) }
-        raise Error, "the directory #{start} is gone, in which the server was started#{" (so is #{places.first})" if places.size > 1}" unless found
+        raise Error, "the directory #{start} of the server's start is gone#{" (so is #{places.first})" if places.size > 1}" unless found
 
         Dir.chdir(found)
       end
 
-      # A debugger in a worker that is killed leaves the terminal raw.
+      # Saves the terminal's mode, because a debugger in a killed worker leaves the terminal raw.
       #
       # @return [#call, nil] restores the terminal's mode
       def console_mode
         require "io/console"
         mode = STDIN.console_mode
-        # In the background that would stop this process (SIGTTOU).
+        # In the background the call would stop this process (SIGTTOU).
         -> { STDIN.console_mode = mode if foreground? }
       rescue SystemCallError, LoadError
-        # It is no terminal.
+        # stdin is no terminal.
         nil
       end
 
-      # Whether something reads a line from the terminal, and echoes itself what is typed (readline(3), Reline).
+      # Whether a line editor reads the terminal: readline(3) and Reline echo typed characters themselves.
       def line_edited?
         !STDIN.echo?
       rescue SystemCallError, IOError, NoMethodError
-        # It is no terminal, or nobody has asked for its mode (console_mode).
+        # stdin is no terminal, or io/console is not loaded.
         false
       end
 
-      # Whether this process gets the terminal's signals: INT, and WINCH when the window changes its size.
+      # Whether this process gets the terminal's signals: INT, and WINCH when the window's size changes.
       def foreground?
         group, _, _, terminals_group = ProcStat.of("self").drop(2)
         group == terminals_group
@@ -69,8 +68,8 @@ module Fastrack
         $stdin.tty?
       end
 
-      # Whether the terminal has been closed (or its connection lost) in whose foreground this process was started. The kernel sends HUP then,
-      # and the process has no controlling terminal any more.
+      # Whether the terminal of this process was closed, or its connection lost. The kernel then sends HUP, and the process has no
+      # controlling terminal any more.
       def terminal_closed?
         File.open("/dev/tty", File::RDONLY | File::NOCTTY | File::NONBLOCK).close
         false
@@ -78,7 +77,7 @@ module Fastrack
         Log.line("HUP: the terminal is closed, stopping; use -d for a server that outlives it")
         true
       rescue SystemCallError
-        # No descriptors left, for example.
+        # For example, no descriptor is free.
         false
       end
     end
@@ -89,7 +88,7 @@ module Fastrack
       @files = {}
     end
 
-    # Does everything but #redirect: errors that follow still go where the user looks.
+    # Applies all settings except log files for stdout and stderr (#redirect), so that later errors still reach the user.
     #
     # @raise [ConfigurationError] with the setting and where it was written
     def apply
@@ -104,35 +103,35 @@ module Fastrack
 
     # Sends stdout and stderr to their log files.
     #
-    # @param otherwise [IO, nil] for a stream without a log file; nil leaves the stream as it is
+    # @param otherwise [IO, nil] target of a stream without a log file; nil leaves the stream as it is
     def redirect(otherwise = nil)
       Log.flush
       { StdoutPath: [$stdout, STDOUT], StderrPath: [$stderr, STDERR] }.each do |name, (stream, standard)|
         file = @files.fetch(name, otherwise)
         next unless file
 
-        # The app may have replaced it by an object that is no IO. What others write still goes to the file.
+        # The app may have replaced $stdout by an object that is no IO. STDOUT still goes to the file.
         stream = standard unless stream.is_a?(IO)
         stream.reopen(file)
-        # Reopening has reset it. A log is read while it is written.
+        # Reopening has reset `sync`. Readers follow the log.
         stream.sync = true
       end
       @files.each_value(&:close)
       @files.clear
     end
 
-    # From here on the server's own lines look as configured.
+    # Sets the format of the server's own lines.
     def format_log
       format, logger = @configuration.log_format, @configuration.logger
       return Log.style = nil if format == "plain" && logger.nil?
 
-      require_relative "log_format"
+      require_relative "../process/log_format"
       Log.style = LogFormat.new(format, logger)
     end
 
-    # The file is one that LogFiles reopens.
+    # Opens the access log, which LogFiles reopens.
     #
-    # @return [IO, nil] where the access log goes
+    # @return [IO, nil] target of the access log
     def access_log
       return STDOUT if @configuration.access_log == "-"
 
@@ -146,7 +145,7 @@ module Fastrack
       refuse(:User, "only root may become #{user.name}") if user && !user.permitted?
     end
 
-    # Comes first, so that a reload that fails changes nothing.
+    # Checked first, so that a failed reload changes nothing.
     def check_directory
       return unless @configuration.working_directory
 
@@ -157,7 +156,7 @@ module Fastrack
       refuse(:WorkingDirectory, "cannot enter #{directory}: #{SafeFile.reason(e)}")
     end
 
-    # By the configured name: a symbolic link in it (`current`) may lead elsewhere when a new master starts.
+    # Entered by the configured name: a symbolic link in the name (`current`) may have another target when a new master starts.
     def enter_directory
       return unless @configuration.working_directory
 
@@ -165,7 +164,7 @@ module Fastrack
       ENV["PWD"] = directory
     end
 
-    # A relative path starts where the server was started, also after a reload.
+    # A relative path starts in the directory of the server's start, also after a reload.
     def directory
       given = @configuration.working_directory
       given ? Text.expand(given, StartCommand.current.directory) : Text.utf8(Dir.pwd)
@@ -176,7 +175,7 @@ module Fastrack
       return if given.nil? || given == "-"
 
       path = Text.expand(given, directory)
-      # Workers reopen it after a rotation.
+      # The app's user owns a new log, because workers reopen logs after a rotation.
       user = @configuration.user if Process.euid.zero?
       @files[name] = SafeFile.append(path, user && [user.uid, user.gid], fifo: true)
     rescue SystemCallError => e

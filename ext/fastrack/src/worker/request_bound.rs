@@ -1,29 +1,29 @@
-//! Fastrack::OwnCall: the methods of what env offers for its own request.
+//! Methods of Fastrack::RequestBound, whose objects in env act on one request.
 //!
-//! A request is over when its callbacks have returned. A call after that does nothing to any other one.
+//! A request is over when its callbacks have returned. A later call affects no other request.
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
 use magnus::{method, prelude::*, Error, RClass, RModule, Ruby, Value};
 
 use crate::app::{hijack, send_early_hints};
-use crate::env::own_request;
+use crate::env::bound_request;
 use crate::request::{no_request, AppThread};
 use crate::worker::engine_arguments::limit;
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
-    let base: RClass = module.const_get("OwnCall")?;
+    let base: RClass = module.const_get("RequestBound")?;
     let class = |name: &str| base.const_get::<_, RClass>(name);
     class("Hijack")?.define_method("call", method!(call_hijack, 0))?;
     class("EarlyHints")?.define_method("call", method!(call_early_hints, 1))?;
     class("ClientGone")?.define_method("call", method!(call_client_gone, 0))?;
     class("Timeout")?.define_method("call", method!(call_timeout, 1))?;
-    ruby.eval::<Value>("class Fastrack::OwnCall; def to_proc = method(:call).to_proc; end").map(drop)
+    ruby.eval::<Value>("class Fastrack::RequestBound; def to_proc = method(:call).to_proc; end").map(drop)
 }
 
 /// The thread of the object's request; None if the request is over.
 fn thread_of(this: Value) -> Option<&'static AppThread> {
-    // SAFETY: the class of the object has this method, so `OwnCalls::make` has made the object.
-    AppThread::of_request(unsafe { own_request(this.as_raw()) })
+    // SAFETY: the class of the object has this method, so `RequestBoundObjects::make` has made the object.
+    AppThread::of_request(unsafe { bound_request(this.as_raw()) })
 }
 
 /// `rack.hijack`: passes the connection to the app, as a TCPSocket or UNIXSocket. Raises IOError if the request is over or

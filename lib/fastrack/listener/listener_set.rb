@@ -5,11 +5,11 @@ require_relative "../log"
 require_relative "inherited"
 
 module Fastrack
-  # Where the server listens. What a reload changes about that is done at its end, or not at all.
+  # The server's listeners. A reload changes them at its end, or not at all.
   class ListenerSet
     # @return [Array<Listener>]
     attr_reader :all
-    # @return [Array<Listener>] closed ones: connections from them may still be kept alive
+    # @return [Array<Listener>] closed listeners, whose connections may still be kept alive
     attr_reader :former
 
     # @param configuration [Configuration]
@@ -22,25 +22,25 @@ module Fastrack
       @former = inherited ? inherited.close_rest : []
     end
 
-    # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration has no say
+    # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration does not count
     def supervised? = @supervised
 
     # Listeners whose address is still configured stay open.
     #
     # @param before [Configuration]
     # @param after [Configuration]
-    # @yield when new addresses are open: what else may fail
-    # @return [Array<Listener>] those that are no longer configured, now closed
-    # @raise [ListenError] and nothing has changed, as when the block raises
+    # @yield when new addresses are open, to other steps that may fail
+    # @return [Array<Listener>] listeners that are no longer configured, now closed
+    # @raise [ListenError] then, as when the block raises, nothing has changed
     def change(before, after)
       opened = []
-      if supervised? || before.place == after.place
+      if supervised? || before.listen_values == after.listen_values
         yield
         return []
       end
       kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
       removed = unconfigured(kept, before.addresses - after.addresses)
-      # One try each: the master must not wait for a port.
+      # One try for each address, because the master must not wait for a port.
       added.each { |address| opened.concat(address.open) }
       yield
       replace(removed, opened)
@@ -51,13 +51,13 @@ module Fastrack
       raise
     end
 
-    # One line for each address: a host name may have several listeners.
+    # Logs a line for each address. A host name may have several listeners.
     def announce(listeners = @all, urls:)
       listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
       listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") } if urls
     end
 
-    # A supervisor's files are the supervisor's.
+    # Closes all listeners. Only a supervisor removes files of its sockets.
     def close
       @all.each(&:close)
       [*@all, *@former].each(&:remove_file) unless supervised?
@@ -77,7 +77,7 @@ module Fastrack
       raise
     end
 
-    # An address with port 0 owns whichever port no other address names.
+    # The listeners of removed addresses. An address with port 0 owns each listener whose port no other address names.
     def unconfigured(kept, removed)
       rest = InheritedListeners.new(@all.dup)
       kept.sort_by { |address| -address.port.to_i }.each { |address| rest.take(address) }
@@ -85,7 +85,7 @@ module Fastrack
     end
 
     def replace(removed, opened)
-      removed.each(&:give_up)
+      removed.each(&:drop)
       @all = @all - removed + opened
       @former += removed
     end

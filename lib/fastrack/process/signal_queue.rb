@@ -1,15 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "time_limit"
-
 module Fastrack
-  # The master's signals. A handler only queues the signal and wakes the master: little else is safe there
-  # (signal-safety(7); Ruby allows no locks).
+  # The master's signals. A handler only queues the signal and wakes the master, because little else is safe in a handler (signal-safety(7);
+  # Ruby allows no locks).
   class SignalQueue
     # @return [IO] readable when the queue has a signal
     attr_reader :reader
 
-    # @return [#call] whether a signal, or another order, is to end the server
+    # @return [#call] tells whether a signal or another order is to end the server
     attr_writer :ends
 
     # @param names [Array<String>] signals to queue
@@ -19,7 +17,6 @@ module Fastrack
       @previous = {}
       @owner = nil
       @ends = ->(_name) { false }
-      @limit = TimeLimit.new
       @reader, @writer = IO.pipe
     end
 
@@ -36,8 +33,8 @@ module Fastrack
 
     # Restores the previous handlers.
     #
-    # @param quiet [Array<String>] signals to ignore if they had no handler: their default would end the process
-    # @param once [Array<String>] signals to ignore so when they come for the first time
+    # @param quiet [Array<String>] signals to ignore if they had no handler, because their default would end the process
+    # @param once [Array<String>] signals to ignore in the same way, but only the first time
     def uninstall(quiet: [], once: [])
       @previous.each do |name, handler|
         before = handler || "SYSTEM_DEFAULT"
@@ -52,8 +49,8 @@ module Fastrack
     # @param action [String] see Signal.trap
     def reset(action = "DEFAULT") = @names.each { |name| trap(name, action) }
 
-    # In a process in which another program is about to replace Ruby and its handlers. Signals that have come since the fork
-    # are not lost: the server may be told to stop right after USR2.
+    # Called in a process before exec(2) replaces Ruby and its handlers. Signals since the fork are sent again: the server may be told to
+    # stop right after USR2.
     #
     # @param pending [Integer] see #arrived_since_fork
     def leave_to_program(pending)
@@ -64,29 +61,24 @@ module Fastrack
     # Safe in a signal handler and from any thread.
     def push(name)
       @signals << name
-      # A new worker has this handler until it sets its own. It then looks for its signals here.
+      # A new worker has this handler until it sets its own handlers. The worker then looks for its signals in the queue.
       wake if Process.pid == @owner
     end
 
-    # @return [TimeLimit] for #bounded
-    attr_reader :limit
-
-    # Runs what is not the server's: see TimeLimit#run.
-    def bounded(seconds, grace: 0, &block)
-      @limit.run(seconds, -> { @signals.find(&@ends) }, grace: grace, &block)
-    end
+    # @return [String, nil] a signal or another order in the queue that is to end the server
+    def ending_order = @signals.find(&@ends)
 
     # @return [String, nil] the next signal
     def shift = @signals.shift
 
-    # In a forked process, once its own handlers are set: its signals since the fork.
+    # Signals of a forked process since the fork. Called there once the process's own handlers are set.
     #
-    # @param pending [Integer] size of the queue before the fork; those signals are the master's
+    # @param pending [Integer] size of the queue before the fork; the master handles these signals
     def arrived_since_fork(pending) = @signals.drop(pending)
 
     def size = @signals.size
 
-    # Empties the pipe. Call it before #shift.
+    # Empties the pipe. Call this before #shift.
     def clear_wakeups
       @reader.read_nonblock(4096)
     rescue IO::WaitReadable
@@ -107,7 +99,7 @@ module Fastrack
     def wake
       @writer.write_nonblock(".")
     rescue IO::WaitWritable, IOError
-      # It is full, so that the master wakes up anyway, or closed.
+      # The pipe is closed; or it is full, and the master wakes up anyway.
       nil
     end
   end

@@ -1,40 +1,41 @@
 # frozen_string_literal: true
 
 require "rbconfig"
-require_relative "../process/pid_file"
 require_relative "../text"
+require_relative "pid_file"
 
 module Fastrack
-  # The command, directory and environment that this process was started with, to start a new master. They are read early:
-  # rackup removes its options from ARGV, and Bundler and the app change ENV.
+  # The command, directory and environment of this process's start, for the start of a new master. All three are read early, because rackup
+  # removes its options from ARGV, and Bundler and the app change ENV.
   class StartCommand
-    # Bundler's environment_preserver.rb saves variables under this prefix, and this value if they were unset.
+    # Bundler's environment_preserver.rb saves variables with this prefix. This value stands for an unset variable.
     SAVED = "BUNDLER_ORIG_"
     SAVED_NIL = "BUNDLER_ENVIRONMENT_PRESERVER_INTENTIONALLY_NIL"
     private_constant :SAVED, :SAVED_NIL
 
     # @return [Array<String>] the program and its arguments
     attr_reader :command
-    # @return [String] with its symbolic links, which may lead elsewhere when it is used
+    # @return [String] with its symbolic links, which may have other targets at the next start
     attr_reader :directory
     # @return [Hash{String => String}]
     attr_reader :environment
 
     class << self
-      # Reads them, once.
+      # Reads command, directory and environment, once.
       def capture
         @current ||= new
       end
       alias current capture
 
-      # @return [String] the shell's name for the working directory, if it is right: its symbolic links may lead elsewhere later
+      # @return [String] the shell's path of the working directory, if it is right. The path keeps symbolic links, which may have other
+      #   targets later
       def logical_directory(environment = ENV)
         given = environment["PWD"].to_s
         Text.utf8(given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd)
       end
     end
 
-    # @param proc_dir [String] see proc(5); other systems than Linux have no such directory
+    # @param proc_dir [String] see proc(5); only Linux has this directory
     def initialize(proc_dir: "/proc/self")
       @proc_dir = proc_dir
       words = list("cmdline")
@@ -47,18 +48,18 @@ module Fastrack
       @command = (bundled ? [RbConfig.ruby, environment["BUNDLE_BIN_PATH"], "exec", *words] : words).freeze
     end
 
-    # @return [Boolean] whether all is as it was given, and not what rackup, Bundler and the app have left of it
+    # @return [Boolean] whether command and environment are the original ones, not changed by rackup, Bundler or the app
     def intact? = @intact
 
-    # rackup --daemonize enters / before this is read. Then only the shell knows the directory.
+    # rackup --daemonize enters / before the directory is read. Then only PWD has the directory.
     def daemonized
       given = @environment["PWD"].to_s
       @directory = given.dup.freeze if @directory == "/" && given.start_with?("/") && File.directory?(given)
     end
 
-    # Replaces this process by a new start, with what is in ENV. No at_exit hook runs.
+    # Replaces this process by a new start, with the current ENV. No at_exit hook runs.
     #
-    # @param pid_files [Array<String>] this server's, which rackup would take for another one's
+    # @param pid_files [Array<String>] this server's pid files, which rackup would take for another server's
     def run_again(pid_files)
       pid_files.each { |path| PidFile.new(path).remove }
       program, *arguments = command
@@ -74,8 +75,8 @@ module Fastrack
       []
     end
 
-    # A process title overwrites the command line and the environment. Until one is set, the first word is the running
-    # program.
+    # Whether the words are the original command line. A process title overwrites command line and environment. Without a title the first
+    # word is the running program.
     def running?(words)
       program = which(words.first.to_s)
       !program.nil? && File.identical?(program, File.join(@proc_dir, "exe"))
@@ -92,11 +93,11 @@ module Fastrack
       list("environ").filter_map { |pair| pair.partition("=").values_at(0, 2) if pair.include?("=") }.to_h
     end
 
-    # rackup's default is not passed on as what the user has said.
+    # rackup's default for RACK_ENV is not passed on as the user's choice.
     def current_environment = ENV.to_h.reject { |name, value| name == "RACK_ENV" && value == "development" }
 
-    # Whether `bundle exec` started this process for the directory that it is in. Then it is started so again, and finds
-    # the Gemfile of the new release.
+    # Whether `bundle exec` started this process for its directory. Then the new master is also started by `bundle exec`, and finds the
+    # Gemfile of the new release.
     def bundled?(environment)
       gemfile, program = environment.values_at("BUNDLE_GEMFILE", "BUNDLE_BIN_PATH")
       return false unless gemfile && program && File.file?(program) && environment.any? { |name, _| name.start_with?(SAVED) }
@@ -112,12 +113,12 @@ module Fastrack
       rest.merge(saved.transform_keys { |name| name.delete_prefix(SAVED) }).reject { |_, value| value == SAVED_NIL }
     end
 
-    # The process title that `bundle exec` sets has all arguments, also those that were removed from ARGV.
+    # Command without /proc's original. The process title of `bundle exec` has all arguments, also arguments that were removed from ARGV.
     def rebuilt(title)
       words = [$PROGRAM_NAME, *ARGV].map { |word| Text.utf8(word) }
       titled = title.to_s.b.split.map { |word| Text.utf8(word) }
       words = titled if titled.any? && title != words.join(" ") && which(titled.first)
-      # A program that was found in PATH is looked up there again: it may be a new version.
+      # A program from PATH is looked up in PATH again, because a new version may be there.
       [RbConfig.ruby, "-S", name_in_path(words.first), *words.drop(1)]
     end
 

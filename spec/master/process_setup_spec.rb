@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../lib/fastrack/configuration"
-require_relative "../../lib/fastrack/process/settings"
+require_relative "../../lib/fastrack/master/process_setup"
 
 RSpec.describe "The server's process", once: "settings of processes" do
   include Folder
@@ -104,7 +104,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
     File.write("#{@dir}/fastrack.rb", "user 'root'")
     configuration = Fastrack::Configuration.new({ ConfigFile: "#{@dir}/fastrack.rb" }, environment: {}, output: StringIO.new)
     allow(Process).to receive(:euid).and_return(1000)
-    expect { Fastrack::ProcessSettings.new(configuration).apply }
+    expect { Fastrack::ProcessSetup.new(configuration).apply }
       .to raise_error(Fastrack::ConfigurationError, "ConfigFile #{@dir}/fastrack.rb:1: user: only root may become root")
   end
 

@@ -2,19 +2,20 @@
 
 require_relative "../log"
 require_relative "../process/safe_file"
+require_relative "../text"
 
 module Fastrack
-  # What a puma.rb sets that is no option: hooks of Puma's own, plugins, and changes to the app's env.
-  class PumaSettings
+  # Settings of a puma.rb that are no options: Puma's own hooks, plugins, and middleware.
+  class PumaExtras
     # @return [String, nil] the app's file
     attr_accessor :rackup
-    # @return [String, nil] for process titles
+    # @return [String, nil] text for process titles
     attr_accessor :tag
     # @return [Array(String, Integer)] path and mode of the state file
     attr_accessor :state
     # @return [String, nil] the file that restarts the server when it is touched
     attr_accessor :restart_file
-    # @return [Hash{Symbol => Object}] for plugins
+    # @return [Hash{Symbol => Object}] options that plugins read
     attr_reader :options
     # @return [Hash{Symbol => Object}] see PumaMiddleware
     attr_reader :middleware
@@ -30,7 +31,7 @@ module Fastrack
       @plugins = {}
     end
 
-    # @param key [String, Symbol, nil] a hook with a key gets a Hash that is the same for all hooks with that key in a worker
+    # @param key [String, Symbol, nil] a hook with a key gets a Hash, which hooks with the same key share in a worker
     def add(event, key = nil, &block)
       raise ArgumentError, "needs a block" unless block
 
@@ -40,7 +41,7 @@ module Fastrack
     # @return [Boolean] whether there is a hook for any of these
     def hooks?(*events) = events.any? { |event| @hooks.key?(event) }
 
-    # Calls the hooks. As in Puma, one that raises is logged and does not stop the others.
+    # Calls the hooks of an event. As in Puma, an exception is logged and does not stop the other hooks.
     def run(event, *arguments)
       each_call(event, arguments) do |call|
         call.call
@@ -49,7 +50,7 @@ module Fastrack
       end
     end
 
-    # Calls them in the master, which none of them ends, or keeps waiting.
+    # Calls the hooks of an event in the master. No hook ends the master, or keeps it waiting.
     #
     # @param hooks [MasterHooks]
     def fire(event, hooks, *arguments) = each_call(event, arguments) { |call| hooks.call(event, &call) }
@@ -70,7 +71,7 @@ module Fastrack
       }.filter_map { |option, (events, hook)| [option, hook] if hooks?(*events) }.to_h
     end
 
-    # @return [#call, nil] for after each response
+    # @return [#call, nil] the hook for the time after each response
     def out_of_band
       -> { run(:out_of_band) } if hooks?(:out_of_band)
     end
@@ -80,11 +81,10 @@ module Fastrack
     def wrap(app)
       return app if @middleware.empty?
 
-      require_relative "middleware"
       PumaMiddleware.wrap(app, @middleware)
     end
 
-    # At the start of a server, which listens already.
+    # Called at the start of a server that already listens.
     #
     # @param launcher [Launcher]
     # @return [PumaPlugins]
@@ -99,11 +99,10 @@ module Fastrack
     def restarter(launcher)
       return unless @restart_file
 
-      require_relative "restart_file"
       RestartFile.new(@restart_file, launcher)
     end
 
-    # What pumactl reads. Again when a new master, which has written it, has failed.
+    # Writes the state file for pumactl. Written again when a new master has failed, because that one has overwritten the file.
     def write_state
       path, mode = @state
       SafeFile.write(path, "---\npid: #{Process.pid}\nrunning_from: \"#{Dir.pwd}\"\n", mode || 0o666) if path
@@ -113,26 +112,103 @@ module Fastrack
 
     private
 
-    # @yieldparam call [Proc] calls one of them
+    # @yieldparam call [Proc] calls one of the hooks
     def each_call(event, arguments)
       return unless @hooks.key?(event)
 
       @hooks[event].each { |block, key| yield(-> { block.call(*arguments, *(key && [@data[key] ||= {}])) }) }
     end
 
-    # Once in Puma; here the master forks for as long as it lives.
+    # Puma calls `before_fork` once, so only the first fork of the master does.
     def before_fork(hooks, number)
       fire(:before_fork, hooks) unless @forked
       @forked = true
       fire(:before_worker_fork, hooks, number)
     end
 
-    # What hooks ask of Puma's worker handle.
+    # The methods of Puma's worker handle that hooks use.
     Exited = Struct.new(:index, :pid, :process_status)
     private_constant :Exited
 
     def after_exit(hooks, worker, status)
       fire(:after_worker_shutdown, hooks, Exited.new(worker.nr, worker.pid, status))
+    end
+  end
+
+  # Middleware for words of a puma.rb.
+  module PumaMiddleware
+    module_function
+
+    # @param app [#call]
+    # @param given [Hash{Symbol => Object}] see PumaFile
+    # @return [#call]
+    def wrap(app, given)
+      %i[fiber methods address scheme].each { |name| app = public_send(name, app, given[name]) if given[name] }
+      return app unless given[:log]
+
+      require "rack"
+      ::Rack::CommonLogger.new(app, given[:logger] || $stdout)
+    end
+
+    # Thread and fiber locals of the app end with the request.
+    def fiber(app, _which) = ->(env) { Fiber.new { app.call(env) }.resume }
+
+    def methods(app, allowed)
+      lambda do |env|
+        next app.call(env) if allowed.include?(env["REQUEST_METHOD"])
+
+        text = "#{env["REQUEST_METHOD"]} method is not supported"
+        [501, { "content-type" => "text/plain", "content-length" => text.bytesize.to_s }, [text]]
+      end
+    end
+
+    # @param source [String, Hash] the address, or the env key of its header, whose first word counts
+    def address(app, source)
+      lambda do |env|
+        address = source.is_a?(Hash) ? env[source[:header]].to_s[/[^\s,]+/] : source
+        app.call(address ? env.update("REMOTE_ADDR" => address) : env)
+      end
+    end
+
+    def scheme(app, name) = ->(env) { app.call(env.update("rack.url_scheme" => name)) }
+  end
+
+  # Restarts the server when a file is touched (plugin :tmp_restart).
+  class RestartFile
+    # @return [Float] monotonic seconds when #step checks again
+    attr_reader :due_at
+
+    # @param path [String]
+    # @param launcher [Launcher]
+    def initialize(path, launcher)
+      @path = Text.expand(path)
+      @name = path
+      @launcher = launcher
+      @seen = mtime
+      @due_at = 0.0
+    end
+
+    # Checks once a second.
+    #
+    # @param now [Float] monotonic seconds
+    def step(now)
+      return if now < @due_at
+
+      @due_at = now + 1
+      found = mtime
+      return if found.nil? || found == @seen
+
+      @seen = found
+      Log.line("#{@name} was touched: restarting (#{@launcher.restart})")
+    end
+
+    private
+
+    # A missing file restarts nothing.
+    def mtime
+      File.stat(@path).mtime
+    rescue SystemCallError
+      nil
     end
   end
 end

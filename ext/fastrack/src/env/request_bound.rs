@@ -11,24 +11,24 @@ use rb_sys::*;
 use crate::ruby::{interned, NIL};
 
 /// Number of request-bound objects.
-pub(crate) const OWN_CALLS: usize = 4;
+pub(crate) const REQUEST_BOUND: usize = 4;
 
-/// Whether a listener's template offers each object, in the order of [`own_call_keys`].
-pub(crate) type Offered = [bool; OWN_CALLS];
+/// Whether a listener's template offers each object, in the order of [`request_bound_keys`].
+pub(crate) type Offered = [bool; REQUEST_BOUND];
 
 /// The keys, in the order of [`classes`].
-pub(crate) fn own_call_keys() -> [VALUE; OWN_CALLS] {
+pub(crate) fn request_bound_keys() -> [VALUE; REQUEST_BOUND] {
     let interned = interned();
     [interned.hijack, interned.early_hints, interned.client_gone, interned.timeout]
 }
 
-fn classes() -> [VALUE; OWN_CALLS] {
+fn classes() -> [VALUE; REQUEST_BOUND] {
     let interned = interned();
     [interned.hijack_call, interned.early_hints_call, interned.client_gone_call, interned.timeout_call]
 }
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
-    let base = module.define_class("OwnCall", ruby.class_object())?;
+    let base = module.define_class("RequestBound", ruby.class_object())?;
     for name in ["Hijack", "EarlyHints", "ClientGone", "Timeout"] {
         // Undefined in each class: Ruby looks for the allocator at each new object, from the class upwards.
         base.define_class(name, base)?.undef_default_alloc_func();
@@ -37,25 +37,25 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the objects that are offered.
+/// Makes the objects that a template offers.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
-pub(super) struct OwnCalls {
-    classes: [VALUE; OWN_CALLS],
+pub(super) struct RequestBoundObjects {
+    classes: [VALUE; REQUEST_BOUND],
     len: usize,
 }
 
-impl OwnCalls {
+impl RequestBoundObjects {
     pub fn new(offered: &Offered) -> Self {
-        let mut own = OwnCalls { classes: [NIL; OWN_CALLS], len: 0 };
+        let mut objects = RequestBoundObjects { classes: [NIL; REQUEST_BOUND], len: 0 };
         for (class, _) in classes().into_iter().zip(offered).filter(|(_, is_offered)| **is_offered) {
-            own.classes[own.len] = class;
-            own.len += 1;
+            objects.classes[objects.len] = class;
+            objects.len += 1;
         }
-        own
+        objects
     }
 
-    /// Makes the objects of the request with this number, and passes them to `store` in the order of their keys.
+    /// Makes the objects for the request with this number, and passes each to `store`, in the order of the keys.
     ///
     /// # Safety
     /// Under protect, and `store` puts the objects where the GC sees them.
@@ -72,8 +72,8 @@ impl OwnCalls {
 /// The number of an object's request.
 ///
 /// # Safety
-/// Needs the GVL only; [`OwnCalls::make`] has made `object`.
-pub(crate) unsafe fn own_request(object: VALUE) -> usize {
+/// Needs the GVL only; [`RequestBoundObjects::make`] has made `object`.
+pub(crate) unsafe fn bound_request(object: VALUE) -> usize {
     // SAFETY: as this function's, so that this does not raise.
     unsafe { rb_check_typeddata(object, &raw const TYPE.0) as usize - 1 }
 }
@@ -86,7 +86,7 @@ unsafe impl Sync for DataType {}
 static TYPE: DataType = DataType({
     // SAFETY: a C structure of pointers and numbers, for which 0 is valid. Ruby requires 0 in unused and reserved members.
     let mut data_type: rb_data_type_t = unsafe { std::mem::zeroed() };
-    data_type.wrap_struct_name = c"Fastrack::OwnCall".as_ptr();
+    data_type.wrap_struct_name = c"Fastrack::RequestBound".as_ptr();
     data_type.flags = (rbimpl_typeddata_flags::RUBY_TYPED_FREE_IMMEDIATELY as VALUE)
         | (rbimpl_typeddata_flags::RUBY_TYPED_WB_PROTECTED as VALUE);
     data_type

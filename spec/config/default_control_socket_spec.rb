@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../lib/fastrack/configuration/usual_control"
+require_relative "../../lib/fastrack/configuration/control_endpoints"
 
 RSpec.describe "The folder for monitors without a place of their own", linux: "it takes /proc", once: "files" do
   include Folder
@@ -8,21 +8,21 @@ RSpec.describe "The folder for monitors without a place of their own", linux: "i
   let(:folder) { File.join(@dir, "fastrack-#{Process.euid}") }
 
   before do
-    stub_const("Fastrack::UsualControl::PARENT", @dir)
-    stub_const("Fastrack::UsualControl::ROOTS", folder)
+    stub_const("Fastrack::DefaultControlSocket::PARENT", @dir)
+    stub_const("Fastrack::DefaultControlSocket::ROOTS", folder)
   end
 
   it "is made for the server's user alone, and has a name for each master" do
-    expect([Fastrack::UsualControl.make, File.stat(folder).mode & 0o777]).to eq(["#{folder}/#{Process.pid}.control", 0o700])
-    expect(Fastrack::UsualControl.make).to eq(Fastrack::UsualControl.path)
+    expect([Fastrack::DefaultControlSocket.make, File.stat(folder).mode & 0o777]).to eq(["#{folder}/#{Process.pid}.control", 0o700])
+    expect(Fastrack::DefaultControlSocket.make).to eq(Fastrack::DefaultControlSocket.path)
   end
 
   it "loses what servers have left that were killed, and nothing of others" do
-    Fastrack::UsualControl.make
+    Fastrack::DefaultControlSocket.make
     dead = Process.wait(spawn("true"))
     names = ["#{dead}.control", "#{Process.ppid}.control", "#{dead}.txt"]
     names.each { |name| File.write(File.join(folder, name), "") }
-    Fastrack::UsualControl.make
+    Fastrack::DefaultControlSocket.make
     expect(Dir.children(folder)).to match_array(names.drop(1))
   end
 
@@ -31,7 +31,7 @@ RSpec.describe "The folder for monitors without a place of their own", linux: "i
     [-> { File.symlink(elsewhere, folder) }, -> { File.write(folder, "") }, -> { Dir.mkdir(folder) && File.chmod(0o711, folder) },
      *(-> { Dir.mkdir(folder, 0o700) && File.chown(65_534, nil, folder) } if Process.euid.zero?)].each do |made|
       made.call
-      expect([Fastrack::UsualControl.make, Fastrack::UsualControl.path]).to eq([nil, nil])
+      expect([Fastrack::DefaultControlSocket.make, Fastrack::DefaultControlSocket.path]).to eq([nil, nil])
       FileUtils.rm_rf(folder)
     end
   end

@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "../configuration/usual_control"
 require_relative "../log"
 require_relative "../version"
+require_relative "control_endpoints"
 
 module Fastrack
-  # What the log says at the start of a server, after its addresses: what runs here, and by which configuration.
+  # Lines of the log at the start of a server, after the addresses: version, Ruby, environment, workers, configuration and monitor.
   module StartLines
     module_function
 
@@ -21,7 +21,7 @@ module Fastrack
       "#{RUBY_ENGINE} #{RUBY_VERSION}#{" with YJIT" if yjit}"
     end
 
-    # What rackup, Rails and the command have set.
+    # The environment that rackup, Rails or the command have set.
     def environment = ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "no environment"
 
     def workers(configuration)
@@ -29,7 +29,7 @@ module Fastrack
     end
 
     def monitor(configuration)
-      usual = UsualControl.make if configuration.usual_control?
+      usual = DefaultControlSocket.make if configuration.default_control_socket?
       [configuration.control&.path || usual, configuration.control&.address].compact.then { |places| places.empty? ? "none" : places.join(", ") }
     end
     private_class_method :environment, :workers, :monitor
