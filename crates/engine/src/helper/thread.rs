@@ -77,7 +77,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let drive = Drive { shared, control, ending, step: Cell::default() };
     let mut tick = Tick::new(shared.baton(), drive);
     loop {
-        if shared.timer().wait(\&mut events, tick.next_look()).is_none() {
+        if shared.timer().wait(&mut events, tick.next_look()).is_none() {
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
         }
