@@ -241,7 +241,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @return [Boolean] whether a new generation is to begin
     def step(generation, now)
-      obey(forbidden) if forbidden && (begun? || @mold)
+      give_up_mold(forbidden, :info) if forbidden && (begun? || @mold)
       # Stops molds of failed or earlier reforks.
       @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
@@ -257,9 +257,9 @@ module Fastrack
     def exited(handle, exited)
       if @trial && handle.equal?(@workers.trial) then trial_exited(handle, exited)
       elsif [@candidate, @trial&.mold].include?(handle) then candidate_lost(handle, exited)
-      elsif handle.equal?(@mold) then mold_lost("#{handle.name} #{exited}")
+      elsif handle.equal?(@mold) then give_up_mold("#{handle.name} #{exited}")
       elsif @mold&.failed_boots == FAILED_BOOTS
-        mold_lost("the last #{FAILED_BOOTS} workers of #{@mold.name} failed to boot")
+        give_up_mold("the last #{FAILED_BOOTS} workers of #{@mold.name} failed to boot")
       end
     end
 
@@ -308,12 +308,7 @@ module Fastrack
       @auto = AutoRefork.new(@workers)
     end
 
-    def obey(reason)
-      Log.line("refork: given up: #{reason}; workers are forked from the master")
-      drop(reason)
-    end
-
-    # Ended by itself, for a reason that it has logged; or by somebody else, so that another one may succeed later.
+    # A candidate that has ended without a reason of its own was ended from outside: another one may succeed later.
     def candidate_lost(handle, exited)
       text = "#{handle.name} #{exited}; workers are forked as before"
       words = LastWords.of(handle.pid)
@@ -324,8 +319,8 @@ module Fastrack
       @auto = auto&.tap(&:undone)
     end
 
-    def mold_lost(reason)
-      Log.line("refork: given up: #{reason}; workers are forked from the master", :error)
+    def give_up_mold(reason, level = :error)
+      Log.line("refork: given up: #{reason}; workers are forked from the master", level)
       drop(reason)
     end
 
