@@ -34,7 +34,8 @@ pub fn monotonic_millis() -> u64 {
     (now.tv_sec() as u64).wrapping_mul(1000).wrapping_add(u64::from(now.tv_nsec() as u32 / 1_000_000))
 }
 
-/// How far [`monotonic_millis`] goes on at a time, in milliseconds: at least 1. With most kernels of Linux it is 1 or 4.
+/// How far [`monotonic_millis`] goes on at a time, in milliseconds: at least 1. With most kernels of Linux it is 1 or
+/// 4.
 pub fn tick_millis() -> u32 {
     clock_getres(STEADY).map_or(1, |tick| u32::try_from(micros(tick).div_ceil(1000)).unwrap_or(1).max(1))
 }
