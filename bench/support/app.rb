@@ -4,7 +4,7 @@ require "stringio"
 
 module Bench
   # A config.ru of bench/apps, run here, outside any server: what it answers is what every server
-  # must answer, and what the limit program sends.
+  # must answer.
   class App
     # @return [String] path of the config.ru
     attr_reader :path
@@ -29,16 +29,6 @@ module Bench
     # @param answered [String] the body that a server has sent
     # @return [Boolean] whether it is what `request` must get
     def right?(request, answered) = answered == body(request)
-
-    # @param close [Boolean] with the header line that announces the end of the connection
-    # @return [String] a whole response such as a server sends, with the usual Date and Server
-    def response(request, close:)
-      status, headers, = answer(request)
-      lines = ["HTTP/1.1 #{status} OK", "Date: Thu, 01 Jan 1970 00:00:00 GMT", "Server: Fastrack"]
-      lines.concat(headers.map { |name, value| "#{name}: #{value}" })
-      lines << "Connection: close" if close
-      "#{lines.join("\r\n")}\r\n\r\n#{body(request)}"
-    end
 
     private
 

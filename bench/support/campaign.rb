@@ -13,7 +13,7 @@ module Bench
   class Campaign
     FORMAT = 1
     # The servers that the others are compared with.
-    REFERENCES = %w[limit nginx unicorn puma puma-threads].freeze
+    REFERENCES = %w[nginx unicorn puma puma-threads].freeze
     # Workloads that compare settings of Fastrack, by their kind.
     AMONG_ITSELF = %w[gc-heap].freeze
     # Workloads that compare several threads with one, by their kind.

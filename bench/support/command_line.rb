@@ -52,7 +52,7 @@ module Bench
       return if missing.empty?
 
       raise Options::Invalid, "the lane #{lane.name} has no #{missing.join(", ")}; --lane #{missing.include?("roda") ? "rack32" : "rack3"} has everything, here it takes (as root): " \
-                              "apt-get install rails ruby-sinatra ruby-pg postgresql"
+                              "apt-get install rails ruby-pg postgresql"
     end
 
     def check(results)

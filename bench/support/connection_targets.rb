@@ -52,8 +52,7 @@ module Bench
     }.freeze
     # A figure as a multiple of another server's: by workload.
     RATIOS = {
-      "keepalive" => [["limit", "cpu_us", "CPU per request", 1.35, false], ["puma", "rps", "requests/s", 3.5, true]],
-      "browser-keepalive" => [["limit", "cpu_us", "CPU per request", 2.20, false]],
+      "keepalive" => [["puma", "rps", "requests/s", 3.5, true]],
       "threads-sleep" => [["puma-threads", "rps", "requests/s", 1.0, true]],
       "rails-page" => [["fastrack", "rps", "requests/s", 0.97, true]],
       "rails-wait" => [

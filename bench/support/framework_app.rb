@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # A config.ru of bench/apps on Rails, Roda or Sinatra. It runs in servers alone, which have the lane's gems, so that what it must
+  # A config.ru of bench/apps on Rails or Roda. It runs in servers alone, which have the lane's gems, so that what it must
   # answer is said here.
   class FrameworkApp
     DIR = File.expand_path("../apps", __dir__)

@@ -6,7 +6,7 @@ require "tmpdir"
 
 module Bench
   # The Ruby and the gems that the servers run with: this machine's, or those of the Debian root that bin/lane keeps.
-  # Only the servers run there; nginx, the load generator and the limit program are always this machine's.
+  # Only the servers run there; nginx and the load generator are always this machine's.
   class Lane
     NAMES = %w[system rack3 ruby34 ruby40 rack32].freeze
     ROOT = File.expand_path("../..", __dir__)

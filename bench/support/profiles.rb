@@ -10,14 +10,13 @@ require_relative "../apps/profiles/data"
 
 module Bench
   # Workloads with the requests, connections and endpoints of public benchmarks' HTTP/1.1 profiles for frameworks. Each is run
-  # on Rails, on Roda and on Sinatra, with few clients and with many.
+  # on Rails and on Roda, with few clients and with many.
   module Profiles
     CLIENTS = [64, 512].freeze
     SERVERS = %w[fastrack-threads puma-threads].freeze
     APPS = {
       "rails" => FrameworkApp.new("profiles_rails.ru", %w[rails active_record pg]) { |body| body == "ok" },
-      "roda" => FrameworkApp.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" },
-      "sinatra" => FrameworkApp.new("profiles_sinatra.ru", %w[sinatra/base connection_pool pg]) { |body| body == "ok" }
+      "roda" => FrameworkApp.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" }
     }.freeze
 
     # @return [Measurements::Profile::Exchange]
@@ -86,7 +85,6 @@ module Bench
     GROUPS = APPS.keys.product(CLIENTS).to_h do |app, clients|
       ["profiles-#{app}-#{clients}", PROFILES.keys.map { |profile| workload(app, profile, clients) }]
     end.freeze
-    # Sinatra is for lanes that have no Roda, and measured only when a slice of it is named.
-    ALL = GROUPS.reject { |name, _| name.start_with?("profiles-sinatra") }.values.flatten.freeze
+    ALL = GROUPS.values.flatten.freeze
   end
 end

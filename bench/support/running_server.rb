@@ -10,7 +10,7 @@ module Bench
     class Failed < StandardError; end
 
     # Seconds in which it must answer, and in which it must end.
-    BOOT = 30
+    BOOT = 120
     STOP = 10
     # Seconds between two looks at whether it has started or ended.
     STEP = 0.02

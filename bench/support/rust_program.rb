@@ -6,7 +6,7 @@ module Bench
     DIR = File.expand_path("..", __dir__)
     private_constant :DIR
 
-    # @param name [String] `limit` or `load`
+    # @param name [String] `load`
     # @return [String] path of the program, which is built before its first use
     # @raise [RuntimeError] when it cannot be built
     def self.path(name)

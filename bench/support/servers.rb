@@ -2,8 +2,7 @@
 
 require_relative "servers/command"
 require_relative "servers/fastrack"
-require_relative "servers/limit"
-require_relative "servers/nginx_files"
+require_relative "servers/nginx_alone"
 require_relative "servers/puma"
 require_relative "servers/thin"
 require_relative "servers/unicorn"
@@ -14,11 +13,11 @@ module Bench
   module Servers
     CLOSING = "enable_keep_alives false\n"
     BUILT_IN = [
-      Limit.new, Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
+      Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
       Fastrack.new("fastrack-oobgc-auto", "OobGC=auto"),
       Fastrack.new("fastrack-max-queue-time", "MaxQueueTime=1"),
       # A connection stays with the worker that accepted it.
-      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxFiles.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
+      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxAlone.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
       # Beside each other only.
       Fastrack.new("fastrack-threads", threads: true), Puma.new("puma-threads", nil),
       # As Heroku tells its users to have it; Puma 6.5 and newer know the word.

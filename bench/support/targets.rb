@@ -20,15 +20,11 @@ module Bench
 
     # CPU per request, as a multiple of another server's; by lane where it differs.
     CPU = [
-      ["hello-tcp", "limit", { "system" => 1.15, "rack3" => 1.15, "ruby34" => 1.15 }],
       ["hello-tcp", "unicorn", { "system" => 0.60, "rack3" => 0.33 }],
-      ["hello-nginx", "limit", { "system" => 1.10, "rack3" => 1.10, "ruby34" => 1.10 }],
       ["hello-nginx", "unicorn", { "system" => 0.55, "rack3" => 0.55 }],
-      ["browser", "limit", { "system" => 1.40, "rack3" => 1.40, "ruby34" => 1.40 }],
-      ["post64k", "limit", { "system" => 3.00, "rack3" => 3.00, "ruby34" => 3.00 }],
       ["file", "nginx", { "system" => 1.50, "rack3" => 1.50, "ruby34" => 1.50 }]
     ].freeze
-    # Workload in which no other server may serve more requests per second; the limit program is no server.
+    # Workload in which no other server may serve more requests per second; nginx runs no app.
     FASTEST = "hello-nginx"
     # PSS may differ by so much, as a share, between two readings of a server that keeps nothing.
     NOISE = 0.01
@@ -69,7 +65,7 @@ module Bench
     def self.fastest(workload)
       return [] unless workload["name"] == FASTEST
 
-      others = workload["servers"].reject { |server| %w[fastrack limit].include?(server["name"]) }
+      others = workload["servers"].reject { |server| %w[fastrack nginx].include?(server["name"]) }
       others.map do |other|
         ratios = Statistics.ratios(own(workload)&.fetch("rounds") || [], other["rounds"])
         Verdict.new(FASTEST, "requests/s, to #{other["name"]}'s", ratios["rps"], 1.0, true)

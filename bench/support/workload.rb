@@ -72,9 +72,6 @@ module Bench
     # @return [Boolean] whether the connections that the server sees carry one request each
     def close? = nginx? || @close
 
-    # @return [Boolean] whether the limit program's work is a lower bound of a server's
-    def floor? = servers.include?("limit")
-
     # @param key [Symbol] `:workers` or `:concurrency`
     # @return [Integer] the command line's choice, else this workload's, else the common one
     def setting(key, options)
@@ -84,8 +81,5 @@ module Bench
     # @return [String] the bytes that the load generator sends each time; nginx keeps its clients'
     #   connections, so only the servers' side of it is new for each request
     def request_bytes = request.to_s(close: @close && !nginx?)
-
-    # @return [String] the limit program's canned response
-    def canned_response = app.response(request, close: close?)
   end
 end

@@ -8,6 +8,7 @@ require_relative "measurements/newcomer"
 require_relative "measurements/overload"
 require_relative "measurements/page"
 require_relative "measurements/refork"
+require_relative "measurements/refork_lasts"
 require_relative "measurements/slow_clients"
 require_relative "measurements/slow_each"
 require_relative "profiles"
@@ -16,7 +17,9 @@ require_relative "workload"
 module Bench
   # The workloads that bench/run knows.
   module Workloads
-    SERVERS = %w[limit fastrack unicorn puma thin].freeze
+    SERVERS = %w[fastrack unicorn puma thin].freeze
+    # nginx answers by itself: what the same system calls and a parsed head cost without an app.
+    HELLO_SERVERS = ["nginx", *SERVERS].freeze
 
     # Sixteen header lines with Host and Connection, as a desktop browser sends them.
     BROWSER_HEADERS = {
@@ -44,9 +47,9 @@ module Bench
     # What a request costs.
     REQUESTS = [
       Workload.new("hello-nginx", title: "Hello over a unix socket behind nginx",
-                                  app: "hello.ru", front: :nginx, servers: SERVERS),
+                                  app: "hello.ru", front: :nginx, servers: HELLO_SERVERS),
       Workload.new("hello-tcp", title: "Hello over TCP, a new connection each",
-                                app: "hello.ru", front: :tcp, servers: SERVERS),
+                                app: "hello.ru", front: :tcp, servers: HELLO_SERVERS),
       Workload.new("browser", title: "Browser-like request, 10 KB response with 10 headers",
                               app: "browser.ru", front: :tcp, servers: SERVERS,
                               request: Request.new(headers: BROWSER_HEADERS)),
@@ -93,10 +96,10 @@ module Bench
     # What becomes of connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
     CONNECTIONS = [
       kept_alive("keepalive", "Hello over kept-alive TCP", "hello.ru", Measurements::Load.new("keepalive"),
-                 stretch: 0.5, servers: %w[limit fastrack puma unicorn]),
+                 stretch: 0.5, servers: %w[nginx fastrack puma unicorn]),
       kept_alive("browser-keepalive", "Browser-like request over kept-alive TCP", "browser.ru",
                  Measurements::Load.new("keepalive"), stretch: 0.5, request: Request.new(headers: BROWSER_HEADERS),
-                                                      servers: %w[limit fastrack puma]),
+                                                      servers: %w[fastrack puma]),
       mix("mix-burn", "#{BURN}: saturated", "burn.ru", 5, stretch: 0.6, settings: { concurrency: 16 }),
       mix("mix-burn-65", "#{BURN}: 65 % load", "burn.ru", 5, stretch: 0.7, think_ms: 40.0, settings: { concurrency: 16 }),
       mix("mix-burn-30", "#{BURN}: 30 % load", "burn.ru", 5, stretch: 0.8, think_ms: 100.0, settings: { concurrency: 16 }),

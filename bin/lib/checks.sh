@@ -31,5 +31,5 @@ check "$ruby" bin/lib/structure.rb
 check ruby_syntax
 check shell_syntax
 ! have shellcheck || check shell_lint
-check "$ruby" -w bin/lib/spelling.rb
+! have codespell || check codespell
 all_passed

@@ -68,7 +68,6 @@ install_packages() {
 
 # The command that installs `wanted` here.
 install_command() {
-  local manager name names=()
   if [ "$(uname)" = Darwin ]; then
     case " ${wanted[*]} " in *" ruby "*) echo "brew install ruby" ;; *) echo "xcode-select --install" ;; esac
     return
@@ -77,26 +76,7 @@ install_command() {
     echo "apt-get install --no-install-recommends ${wanted[*]} (as root)"
     return
   fi
-  for manager in "dnf install" "zypper install" "apk add" "pacman -S" "your package manager:"; do
-    ! have "${manager%% *}" || break
-  done
-  for name in "${wanted[@]}"; do names+=("$(foreign_name "${manager%% *}" "$name")"); done
-  echo "$manager ${names[*]} (as root)"
-}
-
-# What other distributions call one of Debian's packages.
-foreign_name() {
-  case $1:$2 in
-    dnf:ruby-dev | zypper:ruby-dev) echo ruby-devel ;;
-    dnf:libclang-dev | zypper:libclang-dev) echo clang-devel ;;
-    dnf:libc6-dev | zypper:libc6-dev) echo glibc-devel ;;
-    apk:libclang-dev) echo clang-dev ;;
-    apk:libc6-dev) echo musl-dev ;;
-    pacman:ruby-dev) echo ruby ;;
-    pacman:libclang-dev) echo clang ;;
-    pacman:libc6-dev) echo glibc ;;
-    *) echo "$2" ;;
-  esac
+  echo "your package manager; Debian calls them ${wanted[*]}"
 }
 
 list() { local words; words=$(printf '%s, ' "$@"); echo "${words%, }"; }

@@ -2,9 +2,9 @@
 
 # Writes the Makefile that compiles the Rust extension: for `gem install`, and for bin/setup.
 #
-# If the rb_sys gem is there, its create_rust_makefile does that, as usual for Rust extensions; else
-# build/cargo_makefile.rb. Both build the same fastrack/fastrack.so. The gem does not depend on rb_sys: Debian bookworm
-# has no package of it, and a machine without access to RubyGems.org could not install Fastrack.
+# With the rb_sys gem, create_rust_makefile writes the Makefile, as usual for Rust extensions; without, build/cargo_makefile.rb.
+# Both build the same fastrack/fastrack.so. The gem does not depend on rb_sys: Debian bookworm has no package of rb_sys, and a
+# machine without access to RubyGems.org could not install Fastrack.
 #
 # FASTRACK_FEATURES names cargo features of the extension, for tests: "portable".
 
@@ -27,13 +27,13 @@ end
 
 if rb_sys
   create_rust_makefile("fastrack/fastrack") do |makefile|
-    # The Ruby to build for. Without it the crates' build scripts would use the first one on PATH.
+    # The Ruby to build for. Without RUBY, the crates' build scripts would use the first Ruby on PATH.
     makefile.env = { "RUBY" => RbConfig.ruby }
     makefile.env["PATH"] = "#{File.dirname(cargo)}:$(PATH)" unless Toolchain.executable("cargo") == cargo
     makefile.extra_cargo_args += ["--locked", *Toolchain.feature_arguments]
-    # Download and run nothing unasked: Toolchain says how to get Rust.
+    # No downloads unasked: Toolchain tells how to install Rust.
     makefile.auto_install_rust_toolchain = false
-    # Compiling leaves 140 MB: an installed gem keeps none of it.
+    # Remove the 140 MB of intermediate files after installation.
     makefile.clean_after_install = true
     makefile.rubygems_clean_dirs += ["./target"]
   end

@@ -5,15 +5,15 @@ require_relative "error"
 require_relative "text"
 
 module Fastrack
-  # What an exception says, and where it was raised, for the log.
+  # Message and backtrace of an exception, for the log.
   module Backtrace
-    # A frame in Exception#full_message, but for the innermost one: that is in the line of the message.
+    # A frame in Exception#full_message. The innermost frame is in the line of the message, and does not match.
     FRAME = /\A\tfrom /.freeze
 
     module_function
 
     # @param error [Exception]
-    # @return [String] UTF-8, with the app's frames, those of its causes too; with all frames if BACKTRACE is set
+    # @return [String] UTF-8, with the app's frames, also those of causes; with all frames if BACKTRACE is set
     def text(error)
       text = full(error).scrub
       ENV["BACKTRACE"].to_s.empty? ? shortened("#{text}\n") : text
@@ -23,19 +23,19 @@ module Fastrack
     def full(error)
       Text.utf8(error.full_message(highlight: false, order: :top)).chomp
     rescue *Error::FOREIGN
-      # Its message is a method of the app's, or of another encoding than a path.
+      # `message` is a method of the app's and has raised, or its encoding differs from a path's.
       first, *frames = frames(error)
       ["#{"#{first}: " if first}#{Error.reason(error)}", *frames.map { |frame| "\tfrom #{frame}" }].join("\n")
     end
 
-    # @return [Array<String>] UTF-8; none where the method is the app's, and fails
+    # @return [Array<String>] UTF-8; empty if `backtrace` is a method of the app's and fails
     def frames(error)
       Array(error.backtrace).map { |frame| Text.utf8(frame) }
     rescue *Error::FOREIGN
       []
     end
 
-    # Without the frames that are not the app's, unless there are no others. Causes have backtraces of their own.
+    # Drops frames outside of the app, unless the app has none. Each cause has a backtrace of its own.
     def shortened(text)
       innermost = ""
       text.lines.chunk { |line| line.match?(FRAME) }.flat_map do |frames, lines|
@@ -55,8 +55,8 @@ module Fastrack
 
     def foreign?(frame) = frame.start_with?(*foreign)
 
-    # Where the code of Fastrack, of gems and of Ruby is, and the commands that start it. Not looked up before an app may have set up
-    # Bundler, which changes Gem.path.
+    # Folders with code and commands of Fastrack, gems and Ruby. They are looked up late, because Bundler changes Gem.path when the app sets
+    # it up.
     def foreign
       @foreign ||= begin
         gems = defined?(Gem) ? Gem.path.product(%w[gems bundler/gems bin]).map { |parts| File.join(*parts) } : []

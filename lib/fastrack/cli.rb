@@ -1,16 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "cli/app_file"
-require_relative "cli/arguments"
+require "rack"
 require_relative "backtrace"
-require_relative "cli/daemon"
+require_relative "cli/arguments"
+require_relative "cli/help"
 require_relative "configuration"
 require_relative "configuration/app_environment"
 require_relative "error"
 require_relative "launcher"
-require_relative "process/settings"
+require_relative "master/process_setup"
 require_relative "rack/temporary_folder"
-require_relative "upgrade/old_master"
+require_relative "text"
+require_relative "upgrade/masters"
 require_relative "version"
 
 module Fastrack
@@ -23,7 +24,7 @@ module Fastrack
 
       new(Arguments.new(arguments)).run
     rescue Error => e
-      # What users have typed may be in it, which a terminal would take for orders.
+      # The message may have typed text, with control characters for a terminal.
       warn "fastrack: #{e.message.scrub("?").gsub(/[^[:print:]\n\t]/, "?")}"
       1
     end
@@ -54,7 +55,7 @@ module Fastrack
 
     private
 
-    # For the ConfigFile and the app to read.
+    # Sets the environment variables that the ConfigFile and the app read.
     def environment
       AppEnvironment.settle(@arguments.environment, default: AppEnvironment::DEFAULT)
       AppEnvironment.name
@@ -79,7 +80,7 @@ module Fastrack
     end
 
     def serve
-      # A new master runs in the background if the old one does.
+      # A new master is in the background if the old one is.
       daemon = Daemon.detach if @arguments.daemonize? && !ENV.key?(OldMaster::VARIABLE)
       launcher = Launcher.new(app, *settings)
       launcher.run(background: !daemon.nil?) { daemon&.started }
@@ -91,17 +92,17 @@ module Fastrack
       Control.new(@arguments, *settings).run
     end
 
-    # Does all that a start does before it listens, so that it can run beside the server.
+    # Does all steps of a start before listening, so that the check can run beside the server.
     def check
       app = self.app
       options, overrides = settings
       configuration = Configuration.new(options, overrides: overrides)
-      ProcessSettings.new(configuration).apply
+      ProcessSetup.new(configuration).apply
       puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.join(", ")}"
       require_relative "native"
       load_app(app, configuration)
       puts "app: loaded"
-      [*configuration.oversights, *ProcessSettings.shortage, *TemporaryFolder.shortage].each { |line| puts line }
+      [*configuration.startup_hints, *ProcessSetup.shortage, *TemporaryFolder.shortage].each { |line| puts line }
     end
 
     def load_app(app, configuration)
@@ -110,6 +111,89 @@ module Fastrack
       raise
     rescue StandardError, ScriptError => e
       raise Error, "the app does not load: #{Backtrace.text(e)}"
+    end
+  end
+
+  # An app that is not loaded yet: config.ru, or Ruby that defines the app as a constant (see Rack::Builder).
+  class AppFile
+    # rackup's middleware for each environment. Other environments, such as production, have none.
+    MIDDLEWARE = {
+      "development" => %i[CommonLogger ShowExceptions Lint TempfileReaper],
+      "deployment" => %i[CommonLogger TempfileReaper]
+    }.freeze
+
+    # @param path [String, nil] as given on the command line
+    def initialize(path)
+      @path = path
+    end
+
+    # Loads the app, anew at each call.
+    #
+    # @param default_middleware [Boolean] whether to add rackup's middleware, for the environment that RACK_ENV names
+    # @param path [String, nil] the file if the command line has none; nil: config.ru
+    # @return [#call]
+    # @raise [Error] when the file is missing or returns no app; also any exception of the file
+    def load(default_middleware: true, path: nil)
+      file = Text.expand(@path || path || "config.ru")
+      raise Error, "there is no #{file}#{suggestion}" unless File.file?(file)
+
+      # Rack 2 also returns the options in the file.
+      app = Rack::Builder.parse_file(file)
+      app = app.first if app.is_a?(Array)
+      raise Error, "#{file} does not return an app, but #{app.inspect[0, 200]}" unless app.respond_to?(:call)
+
+      names = default_middleware ? MIDDLEWARE.fetch(ENV["RACK_ENV"], []) : []
+      names.reverse.inject(app) do |inner, name|
+        Rack.const_get(name).new(inner, *(name == :CommonLogger ? [$stderr] : []))
+      end
+    end
+
+    private
+
+    # A hint for a misspelled command.
+    def suggestion = @path.to_s.b.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
+  end
+
+  # Moves the server into the background. The command waits until the server has started, so that errors appear on the terminal and in the
+  # exit status.
+  class Daemon
+    STARTED = "started"
+
+    # Returns in another process, without a terminal. The calling process exits when the server has started or failed.
+    #
+    # @return [Daemon]
+    def self.detach
+      reader, writer = IO.pipe
+      wait_for(reader, writer) if fork
+      reader.close
+      Process.setsid
+      # The second fork: a session leader could get a terminal again by opening one.
+      exit!(0) if fork
+      $stdin.reopen(File::NULL)
+      new(writer)
+    end
+
+    # Exits without at_exit hooks, because these are the server's.
+    def self.wait_for(reader, writer)
+      writer.close
+      # Reads a fixed number of bytes: a process that the app has forked may keep the pipe open.
+      exit!(reader.read(STARTED.bytesize) == STARTED ? 0 : 1)
+    end
+    private_class_method :wait_for
+
+    # @param writer [IO] to the waiting process
+    def initialize(writer)
+      @writer = writer
+    end
+
+    # Lets the waiting process exit with 0.
+    def started
+      @writer.write(STARTED)
+    rescue SystemCallError
+      # The waiting process was killed.
+      nil
+    ensure
+      @writer.close
     end
   end
 end

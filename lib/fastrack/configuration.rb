@@ -6,29 +6,28 @@ require_relative "configuration/options"
 require_relative "error"
 require_relative "listener/address"
 require_relative "log"
+require_relative "process/start_command"
 require_relative "text"
-require_relative "upgrade/start_command"
 
 module Fastrack
-  # All settings, from wherever they come: defaults < environment < options < ConfigFile. There is a reader for each
-  # option's word.
+  # All settings. Precedence: defaults < environment < options < ConfigFile. Each option has a reader with the option's word.
   class Configuration
     include Option::Readers
 
-    # Environment variables that platforms and Procfiles set. The first that is there counts.
+    # Environment variables that platforms and Procfiles set. The first one that is set counts.
     VARIABLES = {
       MaxWorkers: %w[WEB_CONCURRENCY], Port: %w[PORT], KeepAliveTimeout: %w[PUMA_PERSISTENT_TIMEOUT],
       MaxThreads: %w[PUMA_MAX_THREADS MAX_THREADS RAILS_MAX_THREADS]
     }.freeze
 
-    # Keys that rackup, Rails and Sinatra pass to every handler and that mean nothing to this one.
+    # Keys that rackup, Rails and Sinatra pass to every handler, and that Fastrack does not use.
     FOREIGN_KEYS = %i[
       DoNotReverseLookup Silent Verbose app builder caching command config daemonize debug debugger development early_hints
       environment eval heapfile ignore_options include log_stdout log_to_stdout options picked pid profile_file profile_mode
       quiet require restart_cmd server user_supplied_options using warn
     ].freeze
 
-    # The flags of `bin/rails server` that go before a ConfigFile.
+    # Flags of `bin/rails server` that outrank a ConfigFile.
     TYPED = { Port: /\A(?:-p|--port\b)/, Host: /\A(?:-b|--binding\b)/, Pid: /\A(?:-P|--pid\b)/ }
             .then { |flags| { **flags, Listen: flags[:Host] } }.freeze
 
@@ -39,26 +38,27 @@ module Fastrack
     WHOLE_ADDRESS = %r{/|\A~|\A[^:]+:\d+\z|\A\[.*\]:\d+\z|\.sock\z|\Aunix:}.freeze
     ONLY_HOST = %r{\Atcp://(?<host>[^:/]+|\[.*\])/?\z}.freeze
 
-    # What Listen replaces.
-    PLACE = %i[Host Port Path].freeze
+    # Options that Listen replaces.
+    LISTEN_REPLACES = %i[Host Port Path].freeze
 
     # Puma's files, by their names: config/puma.rb, puma_staging.rb, config/puma/production.rb.
     PUMA_FILE = %r{(?:\A|/)(?:config/puma/[^/]+|puma[^/]*)\z}.freeze
 
-    # What counts in development unless it is set: one process, in which a debugger may keep a request for hours.
+    # Defaults in development: one process, in which a debugger may hold a request for hours.
     DEVELOPMENT = { MaxWorkers: 1, MaxRequestPerChild: 0, RequestTimeout: 0.0, WorkerBootTimeout: 0.0 }.freeze
 
-    # What counts with the `fastrack` command and `bin/rails server`, which no user of Rhebok's has started.
+    # Defaults with the `fastrack` command and `bin/rails server`, which Rhebok's users do not use.
     UNLIKE_RHEBOK = { MaxWorkers: :auto }.freeze
 
-    # Used if no ConfigFile is named: the first that is there. Rhebok's users have Puma's files lying about, and use rackup.
+    # The first of these that exists is read if no ConfigFile is named. With rackup only the first name counts, because an app that used
+    # Rhebok may have an unused puma.rb.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
 
     # @param given [Hash] the handler's options; keys are Symbols or Strings
-    # @param overrides [Hash{Symbol => Object}] what overrides a ConfigFile, by option name, already of the options' types
+    # @param overrides [Hash{Symbol => Object}] settings that override a ConfigFile, by option name, already of the options' types
     # @param environment [Hash, ENV]
-    # @param output [#puts, nil] where the loading of a ConfigFile is announced; nil: stdout, as the log is to look
-    # @param warnings [#puts, nil] likewise; nil: the log
+    # @param output [#puts, nil] gets the line about the ConfigFile; nil: stdout, in the log's format
+    # @param warnings [#puts, nil] gets the warnings; nil: the log
     # @raise [ConfigurationError]
     def initialize(given = {}, overrides: {}, environment: ENV, output: nil, warnings: nil)
       @given = given.to_h { |key, value| [key.to_sym, value] }
@@ -66,7 +66,7 @@ module Fastrack
       @output = output
       @warnings = warnings
       warn_of_unknown
-      # All options are checked, whatever the ConfigFile says.
+      # All options are checked, also those that the ConfigFile overrides.
       @assumed, @chosen = known.partition { |option, _, value| assumed?(option.name, value) }.map { |values| coerce(values) }
       read(environment)
     end
@@ -81,16 +81,16 @@ module Fastrack
     end
 
     # @param name [Symbol] of an option
-    # @return [String] where its value was written, for messages: "ConfigFile /srv/app.rb:3: user"
-    def source(name) = @places.fetch(name) { "option #{name}" }
+    # @return [String] where the option's value was written, for messages: "ConfigFile /srv/app.rb:3: user"
+    def source(name) = @sources.fetch(name) { "option #{name}" }
 
-    # Calls a hook with as many arguments as it takes: Rhebok's hooks take none, Unicorn's |server, worker|.
+    # Calls a hook with as many arguments as the hook takes: Rhebok's hooks take none, Unicorn's |server, worker|.
     #
     # @param word [Symbol]
     def call_hook(word, *arguments)
       hook = public_send(word) or return
       parameters = (hook.respond_to?(:parameters) ? hook : hook.method(:call)).parameters.map(&:first)
-      # Optional ones count: `proc { |server, worker = nil| }` wants both.
+      # Optional parameters count: `proc { |server, worker = nil| }` wants both.
       arguments = arguments.first(parameters.count { |kind| %i[req opt].include?(kind) }) unless parameters.include?(:rest)
       hook.call(*arguments)
     end
@@ -98,37 +98,44 @@ module Fastrack
     # @return [Boolean] whether this is a developer's server
     def development? = @development
 
-    # @return [Boolean] whether this is started as Rhebok was: by rackup, without another server's file
+    # @return [Boolean] whether the server was started as Rhebok is: by rackup, without a file of Unicorn's or Puma's
     def rhebok? = @rhebok
 
-    # @return [Boolean] whether max_workers is only how many to begin with
+    # @return [Boolean] whether max_workers is only the first number of workers
     def auto_workers? = @auto_workers
 
     # @param app [#call, AppFile]
-    # @return [#call] loaded
+    # @return [#call] the loaded app
     def load_app(app) = app.load(default_middleware: default_middleware, path: puma&.rackup)
 
     # @param app [#call]
-    # @return [#call] with what a puma.rb puts around it
+    # @return [#call] the app inside the middleware of a puma.rb
     def wrap(app) = puma ? puma.wrap(app) : app
 
-    # @return [Array<String>] for the log: what the user may have expected of this start, and what does not come
-    def oversights = [usual_workers, unread_files, idle_queue].compact
+    # @return [Array<String>] hints for the log: settings and files that this start does not use as its user may expect
+    def startup_hints = [usual_workers, unread_files, idle_queue].compact
 
-    # @return [Array<String>] absolute paths: the server's, and the one that rackup writes
+    # @return [Array<String>] absolute paths: the server's pid file, and rackup's
     def pid_files = [pid, @given[:pid]].compact.map { |path| Text.expand(path) }.uniq
 
-    # @return [String, nil] for the log, if workers have several threads: RAILS_MAX_THREADS may have been meant for another
-    #   server
+    # Called in a forked process, which inherits rackup's at_exit hook. The hook removes the file that this String names. An empty String
+    # names none.
+    def disown_pid_file
+      path = @given[:pid]
+      path.replace("") if path.is_a?(String) && !path.frozen?
+    end
+
+    # @return [String, nil] line for the log if workers have several threads: RAILS_MAX_THREADS may be meant for another server
     def threads_line
       where = " (#{@variables[:MaxThreads]})" if @variables.key?(:MaxThreads)
       "workers answer up to #{max_threads} requests at once#{where}" if max_threads > 1
     end
 
     # @return [Array] equal for configurations with equal addresses
-    def place = @values.values_at(*PLACE, :Listen)
+    def listen_values = @values.values_at(*LISTEN_REPLACES, :Listen)
 
-    # Unless a minimum is set, up to a fifth less than the most: workers that were started together are not replaced together.
+    # Draws a request limit. Without a minimum the limit is up to a fifth below the maximum, so that workers started together are not
+    # replaced together.
     #
     # @return [Integer] requests after which a worker is replaced; drawn at random for each worker; 0: never
     def draw_request_limit
@@ -140,19 +147,19 @@ module Fastrack
     # @return [Integer] requests between two out-of-band collections; drawn at random for each worker
     def draw_gc_interval = draw(min_gc_per_request, max_gc_per_request)
 
-    # @return [ControlPlace, nil] where the monitor is; nil: there is none. Relative paths are those of the directory at the first call:
-    #   `working_directory` has been entered by then, and may have been removed later.
+    # @return [ControlEndpoints, nil] where the monitor listens; nil: nowhere. Relative paths start in the working directory at the first
+    #   call: the process is in `working_directory` by then, which may be removed later.
     # @raise [ConfigurationError]
     def control
       @control ||= find_control
     end
 
-    # @return [Boolean] whether there is a monitor where no place is named: not for Rhebok's users
-    def usual_control? = control&.path.nil? && control_path != false && @given.key?(:user_supplied_options)
+    # @return [Boolean] whether the monitor listens at the default socket because no other is named; not for Rhebok's users
+    def default_control_socket? = control&.path.nil? && control_path != false && @given.key?(:user_supplied_options)
 
-    # @return [PumaSettings, nil] what Puma's words set besides options
+    # @return [PumaExtras, nil] settings of Puma's words that are no options
     attr_reader :puma
-    # @return [String, nil] the ConfigFile that was read, absolute
+    # @return [String, nil] absolute path of the ConfigFile that was read
     attr_reader :file
 
     protected
@@ -171,14 +178,14 @@ module Fastrack
       @auto_workers = @values[:MaxWorkers] == :auto
       count_workers if @auto_workers
       @values.freeze
-      # For its errors. This may be a copy of another configuration, which knows its own.
+      # Called for its errors. This object may be a copy of another configuration, with that one's `@control`.
       @control = nil
       find_control
     end
 
     private
 
-    # The file that was read before, or is named, or is there.
+    # The file that was read before, else the named file, else a default file that exists.
     def config_path(environment)
       return @file || @chosen[:ConfigFile] if @file || @chosen[:ConfigFile] || @given.dig(:command, :no_config)
 
@@ -202,8 +209,8 @@ module Fastrack
     def usual_workers
       return if !@rhebok || @development || [@variables, @chosen, @written].any? { |one| one.key?(:MaxWorkers) }
 
-      "#{max_workers} workers, Rhebok's number, because none is set: they share no memory, so no caches or queues in it, and no async " \
-        "adapter of Action Cable's; -O max_workers=1 is one process"
+      "#{max_workers} workers, Rhebok's default, because no number is set: workers share no memory, so caches and queues in memory and Action Cable's " \
+        "async adapter are each worker's own; -O max_workers=1 is one process"
     end
 
     def unread_files
@@ -219,12 +226,12 @@ module Fastrack
     def find_control
       return unless control_path || control_listen || (pid && control_path != false)
 
-      require_relative "configuration/control_place"
-      ControlPlace.new(self)
+      require_relative "configuration/control_endpoints"
+      ControlEndpoints.new(self)
     end
 
     def known
-      # :pid is rackup's --pid. rackup also writes that file, but only we keep it right across USR2.
+      # :pid is rackup's --pid. rackup also writes that file, but only Fastrack keeps its number right across USR2.
       { Pid: @given[:pid] }.merge(@given.except(:pid)).filter_map do |key, value|
         option = Option.find(key)
         # rackup's default for WEBrick is AccessLog: [].
@@ -232,8 +239,8 @@ module Fastrack
       end
     end
 
-    # Whether a Host or Port is only the default of rackup or Rails. rackup's is an Integer, its user's choice a String;
-    # Rails lists what its user has chosen.
+    # Whether a Host or Port is only the default of rackup or Rails. rackup's default port is an Integer, and a user's choice a String.
+    # Rails lists its user's choices.
     def assumed?(name, value)
       return false unless %i[Host Port].include?(name)
 
@@ -250,10 +257,10 @@ module Fastrack
       end
     end
 
-    # @return [String, nil] what the user of `bin/rails server` has typed
+    # @return [String, nil] the flag that the user of `bin/rails server` has typed
     def flag(name) = (FLAGS[name] if @given.key?(:user_supplied_options) && typed?(name))
 
-    # @return [Array] the option that it is, and its value
+    # @return [Array] the option's name, and its value
     def host_or_address(value, source)
       text = Option::BY_NAME[:Host].coerce(value, source)
       only = ONLY_HOST.match(text.b)
@@ -263,12 +270,11 @@ module Fastrack
       [:Listen, Option::BY_NAME[:Listen].coerce(text, source)]
     end
 
-    # @return [Hash{Symbol => String}] the variable for each option that one counts for.
-    #   A variable for which the user has chosen a value is not even checked: the platform may have set it for another
-    #   program. An empty variable counts as unset.
+    # @return [Hash{Symbol => String}] variables by option. Where the user has chosen a value the variable is not even checked, because the
+    #   platform may have set it for another program. An empty variable counts as unset.
     def variables(environment, chosen)
       decided = chosen.key?(:Path) || chosen.key?(:Listen) ? [*chosen.keys, :Port] : chosen.keys
-      # rackup's users come from Rhebok: their app need not be thread-safe.
+      # rackup's users come from Rhebok, so the app need not be thread-safe.
       decided |= [:MaxThreads] unless @puma_file || @given.key?(:user_supplied_options)
       VARIABLES.except(*decided).transform_values { |names| names.find { |name| !environment[name].to_s.empty? } }.compact
     end
@@ -281,7 +287,7 @@ module Fastrack
       Option::BY_NAME[name].coerce(value, variable)
     end
 
-    # rackup sets RACK_ENV to development wherever its user has not said anything, in Rhebok's production too, whose server was named.
+    # rackup sets RACK_ENV to development where its user has not set it, also in production of Rhebok's users, who name the server.
     def development_in?(environment)
       return true if @given[:development]
 
@@ -297,8 +303,8 @@ module Fastrack
       names.map { |name| name.sub("ENVIRONMENT") { Text.utf8(stage) } }.select { |name| File.file?(name) }
     end
 
-    # A ConfigFile goes before options, as in Rhebok; but not before what is typed to `bin/rails server`, and a puma.rb not before what
-    # Rails takes from the environment either.
+    # A ConfigFile outranks options, as in Rhebok. Flags typed to `bin/rails server` outrank the ConfigFile. Values that Rails takes from
+    # the environment outrank a puma.rb, too.
     def merge(chosen, written)
       typed = @given.key?(:user_supplied_options) ? chosen.select { |name, _| @puma_file || typed?(name) } : {}
       merged = override(chosen, written)
@@ -307,33 +313,33 @@ module Fastrack
     end
 
     def override(weaker, stronger)
-      weaker = weaker.except(:Listen) if (stronger.keys & PLACE).any?
+      weaker = weaker.except(:Listen) if (stronger.keys & LISTEN_REPLACES).any?
       weaker.merge(stronger)
     end
 
-    # Rails also counts PORT, HOST and BINDING as what its user has supplied.
+    # Rails also counts PORT, HOST and BINDING as supplied by the user.
     def typed?(name)
       TYPED.key?(name) && StartCommand.current.command.any? { |word| TYPED[name].match?(word.b) }
     end
 
     # @return [ConfigFile, nil]
     def read_file(path, environment)
-      @places = {}
+      @sources = {}
       return unless path
 
       text = "loading from config_file:#{path}"
       @output ? @output.puts(text) : Log.say(text)
       @file = Text.expand(path, StartCommand.logical_directory)
       config = evaluate(path, environment)
-      config.__useless__.each { |line| warn_of(line) }
+      config.__warnings__.each { |line| warn_of(line) }
       @puma = config.__puma__
-      @places = config.__places__.freeze
+      @sources = config.__sources__.freeze
       config
     end
 
     def evaluate(path, environment)
       command = @given[:command]
-      # As under Puma: rackup and Rails say where `port` listens, and which environment it is.
+      # As under Puma, `port` listens at the host that rackup or Rails passes, and the environment is theirs.
       host = command ? nil : (@chosen[:Host] || @assumed[:Host])
       context = { environment: environment, fixed: !@given[:environment].nil?, **(host ? { host: host } : {}) }
       @puma_file = command&.fetch(:puma) || PUMA_FILE.match?(path.b)

@@ -3,24 +3,24 @@
 require_relative "text"
 
 module Fastrack
-  # Why the server cannot start, for its user: one line, shown without a backtrace.
+  # A reason why the server cannot start. The user sees one line, without a backtrace.
   class Error < StandardError
-    # What code of the app's may raise where the server asks it for a text only: `message`, `write`.
+    # Exceptions that the app's code may raise in methods as simple as `message` and `write`.
     FOREIGN = [StandardError, ScriptError, SystemExit, SystemStackError].freeze
 
-    # What any exception says, for a log line.
+    # Message and class of an exception, for a log line.
     #
     # @param error [Exception]
     # @return [String] one line
     def self.reason(error)
       error.is_a?(Error) ? Text.utf8(error.message) : "#{Text.utf8(error.message.lines.first.to_s.chomp)} (#{error.class})"
     rescue *FOREIGN
-      # Its message is a method of the app's.
+      # `message` is a method of the app's, and has raised.
       error.class.to_s
     end
 
     # @param names [Array<Symbol>] the names that exist
-    # @return [String] "; did you mean X?", or nothing when no name is close
+    # @return [String] "; did you mean X?", or an empty String when no name is close
     def self.suggestion(name, names)
       # Ruby can be built and started without the gem.
       return "" unless defined?(DidYouMean::SpellChecker)
@@ -38,7 +38,7 @@ module Fastrack
   class ListenError < Error
   end
 
-  # An address that another process listens on. It may be free soon.
+  # An address that another process listens on. The address may be free soon.
   class AddressInUseError < ListenError
   end
 end

@@ -13,8 +13,8 @@ module Fastrack
       #
       # @param app [#call] a Rack app
       # @param options [Hash] see Option; a Hash, as with Rack 2, or keywords
-      # @yieldparam launcher [Launcher] which can stop the server
-      # @raise [SystemExit] with status 1 when it cannot start; the reason is one line on stderr
+      # @yieldparam launcher [Launcher] can stop the server
+      # @raise [SystemExit] with status 1 when the server cannot start; the reason is one line on stderr
       def run(app, options = {}, **keywords)
         AppEnvironment.settle_rackup
         launcher = Launcher.new(app, { **options.merge(keywords), **start_of(app) })
@@ -27,9 +27,9 @@ module Fastrack
         Handler.launcher = nil
       end
 
-      # @return [Hash] of how it was started what the configuration wants to know
+      # @return [Hash] facts about the start that the configuration uses
       def start_of(app)
-        # `ruby app.rb` of a Sinatra app sets no variable that says so.
+        # `ruby app.rb` of a Sinatra app sets no variable that names the environment.
         development = app.respond_to?(:development?) && app.development?
         { **(Handler.picked ? { picked: true } : {}), **(development ? { development: true } : {}) }
       end
@@ -44,12 +44,50 @@ module Fastrack
       end
 
       # @!visibility private
-      # Handler's own counts, not those of its subclasses.
+      # Only the value of Handler itself is used, not a subclass's.
       attr_accessor :launcher
 
       # @!visibility private
       # Whether nobody has named this server: see DefaultServer.
       attr_accessor :picked
+    end
+  end
+
+  # Makes Fastrack the default before WEBrick where nobody has named a server. So a Rails app needs only `gem "rhebok-rs"` in place of `gem
+  # "puma"`, for `bin/rails server` and for system tests.
+  module DefaultServer
+    # Overrides `pick` of rackup's Handler, and of Rack 2's. `rackup`, `bin/rails server` and Sinatra pass the servers that they know, the
+    # preferred one first. Puma is still picked if the bundle has Puma.
+    #
+    # @param names [Array<String, Symbol>, String, Symbol] a single name is a user's choice
+    def pick(names)
+      better, last = Array(names).map(&:to_s).partition { |name| name != "webrick" }
+      return super unless better.any? && last.any?
+
+      super([*better, "fastrack", *last]).tap { |server| Handler.picked = true if server.to_s.end_with?("Handler::Fastrack") }
+    end
+
+    class << self
+      # Makes Fastrack the server of system tests and browser tests, unless Capybara.server is set or Puma is in the bundle. Rails chooses
+      # its server when ActionDispatch::SystemTestCase is loaded, right after this hook.
+      def watch_rails
+        ActiveSupport.on_load(:action_dispatch_system_test_case) { DefaultServer.set_capybara(ActionDispatch::SystemTesting::Server.silence_puma) }
+        ActiveSupport.on_load(:after_initialize) { DefaultServer.set_capybara(false) if defined?(::Capybara) }
+      end
+
+      # @param silent [Boolean] whether the server prints nothing at its start
+      def set_capybara(silent)
+        require "capybara"
+        return if puma? || Capybara.server != Capybara.servers[:default]
+
+        require_relative "capybara"
+        Capybara.server = :fastrack, { Silent: silent }
+      end
+
+      private
+
+      # Whether Puma is in the bundle or, without Bundler, installed.
+      def puma? = Gem::Specification.find_all_by_name("puma").any?
     end
   end
 end

@@ -2,22 +2,23 @@
 
 require_relative "backtrace"
 require_relative "configuration"
+require_relative "configuration/start_lines"
 require_relative "configuration/unicorn_api"
 require_relative "error"
-require_relative "listener/set"
+require_relative "listener/listener_set"
 require_relative "log"
 require_relative "master"
+require_relative "master/process_setup"
 require_relative "process/guards"
 require_relative "process/last_words"
 require_relative "process/pid_file"
-require_relative "process/settings"
-require_relative "process/start_lines"
+require_relative "process/start_command"
 require_relative "text"
-require_relative "upgrade/old_master"
-require_relative "upgrade/start_command"
+require_relative "upgrade/masters"
 
 module Fastrack
-  # A server, from its options to its end. Handlers yield it to a block, which can stop it. Hooks get it as `server`.
+  # A server, from the options to the end. Handlers yield the Launcher to a block, which can stop the server. Hooks get the Launcher as
+  # `server`.
   class Launcher
     include UnicornServerApi
 
@@ -45,12 +46,12 @@ module Fastrack
       StartCommand.current.daemonized if options[:daemonize]
       @configuration = Configuration.new(options, overrides: overrides)
       apply_settings
-      # Not when the gem is required: that must be possible where the extension is not built.
+      # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
-      @interactive = @configuration.development? && !supervised? && ProcessSettings.foreground?
+      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       app = loadable ? preload(app) : loaded(app)
       @loaded = app.respond_to?(:call)
       @master = Master.new(self, app, old_master)
@@ -59,13 +60,13 @@ module Fastrack
       raise
     end
 
-    # @return [Boolean] whether a developer sits in front of it
+    # @return [Boolean] whether a developer runs the server at a terminal
     def interactive? = @interactive
 
     # Serves until the server is told to stop.
     #
     # @param background [Boolean] whether there is no terminal to write to
-    # @yield when it listens, before the first worker is spawned
+    # @yield when the server listens, before the first worker is spawned
     def run(background: false, &listening)
       @background = background
       StartCommand.current.run_again(@configuration.pid_files) if serve(&listening)
@@ -86,28 +87,28 @@ module Fastrack
 
     # Reads the ConfigFile again.
     #
-    # @yield what reads it, which may take for ever
-    # @yieldparam seconds [Float] how long it may take; 0: no limit
+    # @yield to run `reading`, which may take for ever
+    # @yieldparam seconds [Float] the most that `reading` may take; 0: no limit
     # @yieldparam reading [#call]
-    # @yieldreturn what `reading` returns
-    # @return [Array<Listener>] those that are no longer configured, now closed
-    # @raise [Error] and nothing has changed
+    # @yieldreturn the result of `reading`
+    # @return [Array<Listener>] listeners that are no longer configured, now closed
+    # @raise [Error] if reading fails; then nothing has changed
     def reload
-      ProcessSettings.find_directory(@configuration)
+      ProcessSetup.find_directory(@configuration)
       configuration = yield(@configuration.worker_boot_timeout, @configuration.method(:reload))
       @listener_set.change(@configuration, configuration) do
-        settings = ProcessSettings.new(configuration)
+        settings = ProcessSetup.new(configuration)
         settings.apply
         replace_access_log(settings.access_log)
         settings.redirect
         settings.format_log
         LogFiles.remember
-        EngineSettings.load(configuration)
+        EngineBuilder.load(configuration)
         @configuration = configuration
       end
     end
 
-    # All workers of a generation serve.
+    # Called when all workers of a generation serve.
     def ready
       Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
       booted = @booted
@@ -115,13 +116,13 @@ module Fastrack
       @puma&.fire(:after_booted) unless booted
     end
 
-    # All workers are gone, and signals are still heard.
+    # Called when all workers have exited. Signals are still handled.
     #
     # @param again [Boolean] whether the server is to start again
     def stopped(again:)
       return @puma&.fire(:after_stopped) unless again
 
-      # As before USR2 starts a new master: what hooks put into ENV counts.
+      # As before USR2 starts a new master: hooks may change ENV for the new start.
       ENV.replace(StartCommand.current.environment)
       hooks.call_hook(:before_exec)
       @puma&.fire(:before_restart)
@@ -134,21 +135,24 @@ module Fastrack
     # @return [Boolean] whether workers have the app from the master
     def preloaded? = @loaded
 
-    # In a worker that the mold has forked: the master's descriptors, of which the mold has none.
+    # Called in a worker that the mold has forked. The mold has no listeners and no queue, so the worker gets the master's.
     #
     # @param descriptors [Array<IO>] of the listeners, and the shared queue's
     # @param master [Integer] its pid
     def take_over(descriptors, master)
+      # Those that the mold opened in an after_fork, as a worker.
+      listeners.reject! { |listener| @worker_listeners&.include?(listener) }
+      @worker_listeners = nil
       listeners.each { |listener| listener.renew(descriptors.shift) }
-      # It duplicates its own.
+      # The queue duplicates the descriptors.
       @queue &&= SharedQueue.of_master(descriptors.map(&:fileno), master)
       descriptors.each(&:close)
     end
 
-    # Makes new code serve, for plugins of Puma's. In development by a start in the same process: a terminal, foreman or a
-    # container would take a new one for the end. A server that is stopping does not start again.
+    # Loads new code, for Puma's plugins. In development the server starts again in the same process: a terminal, foreman or a container
+    # would take a new process for the end of the server. A server that is stopping does not start again.
     #
-    # @return [String] how
+    # @return [String] the way, for the log
     def restart
       in_place = @loaded && @configuration.development? && !@background && !supervised?
       return (@loaded ? "USR2" : "HUP").tap { |signal| Process.kill(signal, Process.pid) } unless in_place
@@ -163,14 +167,14 @@ module Fastrack
       "fastrack #{role}#{" [#{tag}]" if tag}"
     end
 
-    # @return [Integer] how many there should be now, as Unicorn's hooks ask
+    # @return [Integer] wanted number of workers, by Unicorn's name
     def worker_processes = @master.worker_processes
 
     private
 
     # @return [Boolean] whether to start again
     def serve(&listening)
-      console = ProcessSettings.console_mode if interactive?
+      console = ProcessSetup.console_mode if interactive?
       @master.run { prepare(&listening) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say_to_old(e)
@@ -184,20 +188,17 @@ module Fastrack
     end
 
     def apply_settings
-      @process_settings = ProcessSettings.new(@configuration)
-      @process_settings.apply
-      @process_settings.format_log
-      @access_log = @process_settings.access_log
+      @process_setup = ProcessSetup.new(@configuration)
+      @process_setup.apply
+      @process_setup.format_log
+      @access_log = @process_setup.access_log
       @pid_file = @configuration.pid && PidFile.new(@configuration.pid)
     end
 
-    # From here on signals are queued.
+    # Called once the master queues signals.
     def prepare
       @pid_file&.claim
-      PidFileGuard.install(@configuration.pid_files)
-      # Before an app that each worker loads, a library that wraps `exec` by an alias would wrap the guard's, which finds no other.
-      ExitGuard.prepare if @loaded
-      EngineSettings.load(@configuration)
+      EngineBuilder.load(@configuration)
       redirect_output(@background)
       yield if block_given?
       @puma = @configuration.puma&.start(self)
@@ -206,18 +207,18 @@ module Fastrack
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
       StartLines.for(@configuration).each { |line| Log.say(line) }
-      [@configuration.threads_line, *@configuration.oversights, ProcessSettings.shortage].compact.each { |line| Log.line(line) }
+      [@configuration.threads_line, *@configuration.startup_hints, ProcessSetup.shortage].compact.each { |line| Log.line(line) }
     end
 
-    # Workers have copies of the old one.
+    # Workers keep copies of the old file.
     def replace_access_log(file)
       @access_log.close unless [nil, STDOUT].include?(@access_log)
       @access_log = file
     end
 
-    # The server listens already: clients wait meanwhile, and are not refused.
+    # The server already listens, so clients wait for the app and are not refused.
     #
-    # @return [#call, AppFile] an AppFile if each worker is to load it
+    # @return [#call, AppFile] an AppFile if each worker loads the app
     def preload(app)
       @configuration.preload_app ? @configuration.load_app(app) : app
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
@@ -236,18 +237,18 @@ module Fastrack
 
     def no_effect(option, reason) = Log.line("#{@configuration.source(option)} has no effect: #{reason}")
 
-    # Unbuffered: logs are read while they are written, and must not be lost with a killed worker.
+    # Without buffers: readers follow the log, and a killed worker must not lose lines.
     def redirect_output(background)
-      @process_settings.redirect(background ? File.open(File::NULL, "w") : nil)
+      @process_setup.redirect(background ? File.open(File::NULL, "w") : nil)
       Log.flush
-      # The app may have replaced the first two by objects that write to the others.
+      # The app may have replaced $stdout and $stderr by objects that write to STDOUT and STDERR.
       [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
     end
 
-    # Compacts the heap and makes its objects old, so that workers share the master's memory instead of copying it at their
-    # first garbage collection. Nor shall they copy a page for what is free in it between two blocks of malloc, or have what the boot
-    # has left on the stack.
+    # Prepares memory for the fork. Compacts the heap and makes objects old, because each worker would copy young objects at its first
+    # garbage collection. Fills the space between malloc's blocks, because each worker would copy a page to use it. Gives back the part of
+    # the stack that only the boot has used.
     def warm_up
       prepare_objects
       Fastrack.fill_heap_holes
@@ -258,13 +259,13 @@ module Fastrack
       return make_old unless Process.respond_to?(:warmup)
 
       Process.warmup
-      # A compact heap has little room left. This collection lets it grow; else those of the workers would have to, and it takes a
-      # full mark, which on Ruby 3.3 writes to the code of all methods.
+      # A compacted heap has little room left. This collection lets the heap grow. Without it each worker would need a full mark to grow,
+      # and on Ruby 3.3 a full mark writes to the code of all methods.
       GC.start if RUBY_VERSION.start_with?("3.3.")
     end
 
-    # Objects are old, and skipped by minor collections, once they have survived three. The full one comes last: Ruby sets by it
-    # how many old objects there may be before the next.
+    # An object is old once it has survived three collections, and minor collections skip old objects. The full collection comes last,
+    # because Ruby sets by it how many old objects may exist before the next one.
     def make_old
       3.times { GC.start(full_mark: false) }
       GC.start

@@ -6,14 +6,14 @@ require_relative "process/safe_file"
 require_relative "text"
 
 module Fastrack
-  # A listening socket, and the names that apps and log lines have for it. The master keeps it for as long as the server
-  # runs, and workers inherit it.
+  # A listening socket, with its names in env and in log lines. The master keeps the socket while the server runs, and workers inherit the
+  # socket.
   class Listener
     # @return [String, nil] SERVER_NAME of the requests that arrive here; nil on a unix socket
     attr_reader :server_name
     # @return [String, nil] SERVER_PORT
     attr_reader :server_port
-    # @return [Integer] the socket's inode: the same in every process that has the socket, and known after it is closed
+    # @return [Integer] the socket's inode: equal in all processes that have the socket, and known after the close
     attr_reader :identity
 
     # @param socket [Socket] already listening
@@ -25,7 +25,7 @@ module Fastrack
       @socket = socket
       @address = socket.local_address
       @identity = socket.stat.ino
-      # As bound: the working directory may change.
+      # The bound path as an absolute one, because the working directory may change.
       @path = Text.expand(unix_name) unless tcp? || unix_name.start_with?("\0")
       @file = @path && SafeFile.at(@path) { file_at(@path) }
       @socket.close_on_exec = true
@@ -36,7 +36,7 @@ module Fastrack
       set_tcp_options(tcp_nodelay, tcp_defer_accept)
     end
 
-    # A host as URLs and SERVER_NAME have it: an IPv6 address in brackets (RFC 3875, 4.1.14; RFC 3986, 3.2.2).
+    # A host in the form of URLs and SERVER_NAME: an IPv6 address in brackets (RFC 3875, 4.1.14; RFC 3986, 3.2.2).
     def self.authority(host) = host.include?(":") && !host.start_with?("[") ? "[#{host}]" : host.dup
 
     def tcp? = !@address.unix?
@@ -44,20 +44,20 @@ module Fastrack
     # @return [Integer] the file descriptor
     def fileno = @socket.fileno
 
-    # @return [String, nil] the absolute path of a unix socket that has one
+    # @return [String, nil] absolute path; nil for TCP and for an abstract unix socket
     def unix_path = @path
 
-    # @return [Integer, nil] how many connections the kernel lets wait here; nil where it does not tell, as of unix sockets. For a
-    #   listening socket TCP_INFO has that in tcpi_sacked, at offset 28 (linux/tcp.h, `tcp_get_info`).
+    # @return [Integer, nil] most connections that the kernel lets wait; nil where the kernel does not tell, as for unix sockets. For a
+    #   listening socket TCP_INFO has this number in tcpi_sacked, at offset 28 (linux/tcp.h, `tcp_get_info`).
     def backlog_limit = (@socket.getsockopt(:TCP, :INFO).data.unpack1("@28L") if tcp? && Socket.const_defined?(:TCP_INFO))
 
     # @return [String] the address in the listening line
     def to_s = tcp? ? "#{server_name}:#{server_port}" : ":unix:#{unix_name}"
 
-    # @return [String] what a developer opens
+    # @return [String] URL for a developer to open
     def url = tcp? ? "http://#{self}" : "unix://#{@path || unix_name}"
 
-    # Gives it another descriptor of its socket, where it was closed.
+    # Gives a closed listener another descriptor of the same socket.
     #
     # @param socket [Socket]
     def renew(socket)
@@ -72,14 +72,14 @@ module Fastrack
 
     def close = @socket.close
 
-    # It is no longer configured.
-    def give_up
+    # Closes a listener that is no longer configured.
+    def drop
       Log.line("no longer listening on #{self}")
       close
     end
 
-    # Removes a unix socket's file if nobody listens there any more: after USR2 the new master does, and another server may
-    # have made a socket of its own there. To be called when it is closed.
+    # Removes a unix socket's file if nobody listens there. After USR2 the new master listens there, and another server may have bound the
+    # same path. Call this after #close.
     def remove_file
       return unless @file
 
@@ -87,7 +87,7 @@ module Fastrack
         UNIXListener.alone_in(File.dirname(@path)) { File.unlink(@path) if file_at(@path) == @file && !UNIXListener.in_use?(@path) }
       end
     rescue SystemCallError
-      # It is already gone, or we may not remove it.
+      # The file is gone, or this process may not remove it.
       nil
     end
 
@@ -95,7 +95,7 @@ module Fastrack
 
     def unix_name = Text.utf8(@address.unix_path)
 
-    # What tells a file from any other that may get its name: inodes are used again.
+    # Identity of a file. The time of the last change is a part, because inodes are used again.
     def file_at(path)
       stat = File.lstat(path)
       [stat.dev, stat.ino, stat.mtime] if stat.socket?
@@ -104,9 +104,9 @@ module Fastrack
     end
 
     def set_tcp_options(nodelay, defer_accept)
-      # On Linux accepted sockets inherit it (tcp(7)), which saves a system call for each connection.
+      # On Linux accepted sockets inherit TCP_NODELAY (tcp(7)), which saves a system call for each connection.
       @socket.setsockopt(:TCP, :NODELAY, nodelay) unless nodelay.nil?
-      # Wakes us up when a request arrives, not when a client connects. Linux only.
+      # The kernel wakes a worker when a request arrives, not when a client connects. Linux only.
       @socket.setsockopt(:TCP, :DEFER_ACCEPT, defer_accept) if defer_accept && Socket.const_defined?(:TCP_DEFER_ACCEPT)
     end
   end

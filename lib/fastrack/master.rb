@@ -2,43 +2,42 @@
 
 require_relative "error"
 require_relative "log"
-require_relative "master/developer_interrupt"
 require_relative "master/hooks"
-require_relative "master/orders"
+require_relative "master/monitor_thread"
+require_relative "master/process_setup"
 require_relative "master/refork"
 require_relative "master/shutdown"
-require_relative "master/signal_queue"
 require_relative "master/worker_timeout"
 require_relative "master/workers"
 require_relative "process/last_words"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
-require_relative "process/settings"
+require_relative "process/signal_queue"
 require_relative "repeats"
 require_relative "upgrade"
 require_relative "worker/control_channel"
 
 module Fastrack
-  # The parent of the workers: spawns, recycles and stops them, and never touches a request. It is one loop that sleeps
-  # until a signal, a message or a timer.
+  # The parent of the workers. The master spawns, recycles and stops workers, and never touches a request. The master is one loop that
+  # sleeps until a signal, a message or a timer.
   class Master
     SIGNALS = [*%w[TERM QUIT INT HUP USR1 USR2 URG TTIN TTOU WINCH CHLD], Worker::BACKTRACE_SIGNAL].freeze
     STOP_SIGNALS = %w[TERM QUIT INT USR1].freeze
 
-    # What a supervisor may send again while the program's at_exit hooks run.
+    # Signals that a supervisor may send again while the program's at_exit hooks run.
     REPEATED = (SIGNALS - %w[INT CHLD]).freeze
 
-    # In the queue for #stop and #restart.
+    # Entries of the signal queue for #stop and #restart.
     STOP = "stop"
     RESTART = "restart"
 
     # @param launcher [Launcher]
     # @param app [#call, AppFile]
-    # @param old_master [OldMaster, nil] which this one replaces
+    # @param old_master [OldMaster, nil] the master that this one replaces
     def initialize(launcher, app, old_master = nil)
       @launcher = launcher
       @signals = SignalQueue.new(SIGNALS)
-      # Only the master has the writing end. When it dies, however that happens, workers read the end of file.
+      # Only the master has the writing end. When the master dies in any way, workers read the end of file.
       @death_pipe = IO.pipe
       keep_words
       @hooks = MasterHooks.new(launcher, @signals)
@@ -49,32 +48,32 @@ module Fastrack
       @upgrade = old_master && Upgrade.new(launcher, @orders, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
-      # While a hook keeps the master from its loop.
-      @signals.limit.meanwhile = @sd_notify&.method(:step)
+      # systemd's watchdog is also pinged while a hook keeps the master from its loop.
+      @hooks.limit.meanwhile = @sd_notify&.method(:step)
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
-      @chores = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
+      @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
-      @announced = 0
-      @again = false
+      @announced = @interrupts = 0
+      @restart = false
     end
 
-    # Returns when the server was told to stop and all workers are gone.
+    # Returns when the server was told to stop and all workers have exited.
     #
-    # @yield first, when the signal handlers are set; signals are acted on afterwards
+    # @yield first, when the signal handlers are set; signals are handled afterwards
     # @return [Boolean] whether the server is to start again
     def run
       @signals.install
-      @on_terminal = ProcessSettings.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
+      @on_terminal = ProcessSetup.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
-      ForkGuard.install(@signals.method(:reset)) { descriptors }
+      ForkGuard.install(method(:forked_by_app)) { descriptors }
       yield
       memory_supervisor.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
-      @launcher.stopped(again: @again)
+      @launcher.stopped(again: @restart)
       handle_signals
-      Log.line(format("stopped, %.1f s after %s", now - @told_at, @told_by))
-      @again
+      Log.line(format("stopped, %.1f s after %s", now - @stop_at, @stop_reason))
+      @restart
     ensure
       close
     end
@@ -88,12 +87,12 @@ module Fastrack
     # Makes #run return true, like #stop, unless the server is told to stop meanwhile.
     def restart = @signals.push(RESTART)
 
-    # @return [Integer] how many workers there should be
+    # @return [Integer] wanted number of workers
     def worker_processes = @workers.size
 
     private
 
-    # What processes say on their way out, and what is not to be said twice.
+    # Opens the pipes that all processes share: last words, and counts of repeated failures.
     def keep_words
       LastWords.open
       Log.repeats = Repeats.new
@@ -104,20 +103,25 @@ module Fastrack
 
     def configuration = @launcher.configuration
 
-    # What a forked process must not keep.
+    # Called in a process that the app has forked.
+    def forked_by_app
+      @signals.reset
+      configuration.disown_pid_file
+    end
+
+    # Objects with descriptors that a forked process must not keep.
     def descriptors
       [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue, @launcher.pid_file,
        @monitor].compact
     end
 
-    # For the monitor, which answers while this process is busy.
+    # Tells the monitor the current state. The monitor answers clients also while this process is busy.
     def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
 
     def start_monitor
-      return unless configuration.control || configuration.usual_control?
+      return unless configuration.control || configuration.default_control_socket?
 
-      require_relative "master/monitor_thread"
-      # Until this server is ready, what it replaces answers.
+      # Until this server is ready, the monitor of the old master answers.
       @monitor = MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed)
     end
 
@@ -127,7 +131,7 @@ module Fastrack
       start_monitor
     end
 
-    # After an exception workers may still run. They exit because the death pipe is closed.
+    # After an exception workers may still run. Workers exit because the death pipe is closed.
     def close
       @death_pipe.each(&:close)
       ForkGuard.shared.each(&:close)
@@ -137,7 +141,7 @@ module Fastrack
       Log.repeats = nil
       ForkGuard.shared = []
       ForkGuard.uninstall
-      @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && !@interrupted && !configuration.development? ? ["INT"] : [])
+      @signals.uninstall(quiet: @signalled ? REPEATED : [], once: @signalled && @interrupts.zero? && !configuration.development? ? ["INT"] : [])
       @signals.close
     end
 
@@ -155,13 +159,13 @@ module Fastrack
     end
 
     def step(now)
-      shut_down(Shutdown::Graceful, @told_by, again: @again) if draining? && now >= @shutdown.due_at
-      [@upgrade, *@chores].each { |one| one&.step(now) }
+      shut_down(Shutdown::Graceful, @stop_reason, again: @restart) if draining? && now >= @shutdown.due_at
+      [@upgrade, *@periodic].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain(now)
       @worker_timeout.step(now, configuration)
     end
 
-    # @return [Array<IO, ControlChannel>] what is readable
+    # @return [Array<IO, ControlChannel>] the readable ones
     def wait
       ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels], seconds_until_due)
     end
@@ -169,14 +173,14 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @worker_timeout, @shutdown, *@chores, *([@memory_supervisor, @refork] unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
 
     def draining? = @shutdown.is_a?(Shutdown::Drain)
 
-    # Not while draining: workers are still replaced then.
+    # False while draining, because workers are still replaced then.
     def shutting_down? = !@shutdown.nil? && !draining?
 
     def handle_signals
@@ -209,35 +213,37 @@ module Fastrack
       @orders.refused(name, "the server is stopping")
     end
 
-    # A new master that is still booting also gets TERM: the signal is for the whole server.
+    # A new master that is still booting also gets TERM, because the signal is for the whole server.
     def finish(name)
       shut_down(@shutdown.is_a?(Shutdown::Phased) ? Shutdown::Graceful : Shutdown::Drain, name, cancel: "TERM")
     end
 
-    # Nobody waits for a developer's requests any more, which may take for ever.
+    # In development nobody waits for the requests, which may take for ever, so workers are killed.
     def terminal_gone
       configuration.development? ? shut_down(Shutdown::Quick, "HUP", cancel: "TERM") : finish("TERM")
     end
 
-    # Graceful at first: Puma's plugins send it when a process of theirs has ended, and some supervisors send it to stop. Who sends it
-    # again cannot wait, nor can a developer.
+    # Graceful at first, since some supervisors stop servers by INT. A user who sends INT again cannot wait. A developer never waits. Each
+    # plugin of Puma's may also send one INT, when its process has ended.
     def interrupt
       return @developer_interrupt.begin(now) if configuration.development? && @launcher.interactive? && @workers.each.any?(&:busy?)
-      return end_quickly if @interrupted || configuration.development?
+      return end_quickly if @interrupts > plugins || configuration.development?
 
-      @interrupted = true
+      @interrupts += 1
       finish("INT")
     end
+
+    def plugins = configuration.puma&.plugins.to_h.size
 
     def end_quickly
       @signalled = true
       shut_down(Shutdown::Quick, "INT", cancel: "INT")
     end
 
-    # Puma's USR1 is another one.
+    # USR1 has another meaning in Puma, so the line says more with a puma.rb.
     def reopen_logs
       @workers.reopen_logs
-      Log.line("USR1: log files are reopened#{"; what USR1 is to Puma, a phased restart, HUP is here" if configuration.puma}")
+      Log.line("USR1: log files are reopened#{"; for Puma's phased restart send HUP" if configuration.puma}")
     end
 
     def change(name)
@@ -248,29 +254,29 @@ module Fastrack
       when "URG" then refork
       when "TTIN" then resize(@workers.size + 1, name)
       when "TTOU" then resize([@workers.size - 1, 0].max, name)
-      when "WINCH" then ProcessSettings.foreground? ? Log.line("WINCH is ignored: terminals send it, too") : resize(0, name)
+      when "WINCH" then ProcessSetup.foreground? ? Log.line("WINCH is ignored: terminals send it, too") : resize(0, name)
       end
     end
 
-    # Changes to a faster shutdown, never to a slower one.
+    # Begins a shutdown, or changes to a faster one, never to a slower one.
     #
-    # @param told_by [String] for the log
-    # @param cancel [String, nil] a signal for the whole server: a new master that is still booting also gets it
-    # @param again [Boolean] whether the server is to start again; what tells it to stop has the last word
-    def shut_down(kind, told_by, cancel: nil, again: false)
-      @again = again
+    # @param reason [String] the signal or order, for the log
+    # @param cancel [String, nil] a signal that a new master, if it is still booting, also gets
+    # @param again [Boolean] whether the server is to start again; the last order counts
+    def shut_down(kind, reason, cancel: nil, again: false)
+      @restart = again
       @upgrade&.cancel(cancel) if cancel
       return unless @shutdown.nil? || @shutdown.slower_than?(kind)
 
       notify_stopping unless @shutdown
-      @signals.limit.ending
-      @told_by = told_by
-      @told_at ||= now
+      @hooks.limit.ending
+      @stop_reason = reason
+      @stop_at ||= now
       @shutdown = kind.new(@workers, @launcher, now)
-      @shutdown.text&.then { |text| Log.line("#{told_by}: #{text}") }
+      @shutdown.text&.then { |text| Log.line("#{reason}: #{text}") }
     end
 
-    # Not if a new master serves on: systemd would take the whole service for stopping.
+    # Says nothing if a new master serves on: systemd would take the whole service for stopping.
     def notify_stopping
       @sd_notify&.stopping unless @upgrade&.replaced?
     end
@@ -278,10 +284,10 @@ module Fastrack
     def reload
       @orders.begin("HUP")
       @sd_notify&.reloading
-      auto, place = configuration.auto_workers?, configuration.control&.to_a
-      removed = @launcher.reload { |seconds, reading| @signals.bounded(seconds, &reading) }
-      move_monitor unless configuration.control&.to_a == place
-      # Connections that wait at a removed listener are for the workers that still have it.
+      auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
+      removed = @launcher.reload { |seconds, reading| @hooks.within(seconds, &reading) }
+      move_monitor unless configuration.control&.to_a == endpoints
+      # The workers that still have a removed listener serve the connections that wait there.
       @workers.each(&:drain) if removed.any?
       resize_as_configured(learned: auto && configuration.auto_workers?)
       @refork.drop
@@ -294,12 +300,12 @@ module Fastrack
       notify_ready
     end
 
-    # Whether nobody needs a new configuration, or a new worker, after that order. HUP may say that the terminal is gone.
+    # Whether an order ends the server, so that nobody needs a new configuration or worker. HUP may mean that the terminal is closed.
     def ends?(name)
       [STOP, RESTART, "TERM", "INT"].include?(name) || (name == "QUIT" && !@launcher.interactive?) || (name == "HUP" && terminal_closed?)
     end
 
-    def terminal_closed? = @on_terminal && ProcessSettings.terminal_closed?
+    def terminal_closed? = @on_terminal && ProcessSetup.terminal_closed?
 
     def upgrade
       pending = @signals.size
@@ -307,14 +313,14 @@ module Fastrack
       @sd_notify&.reloading if @upgrade.start(now) { @signals.leave_to_program(pending) }
     end
 
-    # As #upgrade does, but the code stays.
+    # Replaces all workers as #upgrade does, with the same code.
     #
-    # @param auto [Boolean] whether nobody has asked for it
+    # @param auto [Boolean] whether the server decided by itself
     def refork(auto: false)
       obstacle = if @upgrade&.replaced? then "a new master is there, or starts"
                  elsif @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
                  end
-      @chores << Orphans.start if @refork.begin(obstacle, auto: auto) && @chores.grep(Orphans).none?
+      @periodic << Orphans.start if @refork.begin(obstacle, auto: auto) && @periodic.grep(Orphans).none?
     end
 
     def resize(workers, name)
@@ -325,18 +331,18 @@ module Fastrack
       Log.line("#{name}: changing to #{Log.count(workers, "worker")}")
     end
 
-    # What auto has learned stays.
+    # Keeps the number that `auto` has found.
     def resize_as_configured(learned: configuration.auto_workers?)
       @workers.size = configuration.max_workers unless learned && @workers.size.positive?
     end
 
-    # Loaded when all serve: nobody waits for it then.
+    # Loaded once all workers serve, when nobody waits for the master.
     def memory_supervisor
       require_relative "memory/supervisor"
       @memory_supervisor ||= MemorySupervisor.new(@workers)
     end
 
-    # Spawns one worker at most, so that a signal need not wait for all of them.
+    # Spawns one worker at most, so that signals are handled between two spawns.
     def maintain(now)
       refork(auto: true) if @shutdown.nil? && @refork.due?(now, configuration)
       @generation += 1 if @refork.step(@generation, now)
@@ -374,7 +380,7 @@ module Fastrack
       when :alone
         return if shutting_down?
 
-        # TTOU or WINCH may have stopped workers here because the new master was to replace them.
+        # TTOU or WINCH may have stopped workers of this master, because the new master was to replace them.
         resize_as_configured
         @monitor&.listen
         notify_ready

@@ -2,8 +2,8 @@
 
 # Loads the native extension.
 #
-# Gems for a platform have one for each Ruby API version (`fastrack/3.3/fastrack`), and bin/setup builds it into the same
-# folders, so that one checkout serves several Rubies. RubyGems compiles for one Ruby, into `fastrack/fastrack`.
+# A gem for a platform has one extension for each Ruby API version (`fastrack/3.3/fastrack`). bin/setup builds into the same folders, so
+# that one checkout serves several Rubies. RubyGems compiles for one Ruby, into `fastrack/fastrack`.
 
 require_relative "error"
 
@@ -16,7 +16,7 @@ module Fastrack
     # Where the extension may be, most specific first.
     FEATURES = ["fastrack/#{API_VERSION}/fastrack", "fastrack/fastrack"].freeze
 
-    # Compiles another one, where this is a gem with compiled files of which none fits.
+    # Compiles the extension where no file of a platform gem fits this Ruby.
     FALLBACK = File.expand_path("../../ext/fastrack/build/fallback.rb", __dir__)
 
     problem = nil
@@ -24,7 +24,7 @@ module Fastrack
       require feature
       true
     rescue LoadError => e
-      # One that exists but does not load: another architecture, another libc.
+      # The file exists and does not load: it is for another architecture or libc.
       problem ||= Error.reason(e) unless e.path == feature
       false
     end

@@ -3,46 +3,45 @@
 require "io/wait"
 
 module Fastrack
-  # Counts what fails again and again, in the master and its workers, so that the log need not say it each time: once, and then at
-  # intervals that grow.
+  # Counts repeated failures in the master and the workers. The log has a failure once, and then at growing intervals.
   #
-  # All processes know it by what is in a pipe: whoever counts takes it out, and puts it back. If a process dies in between, the count
-  # begins anew.
+  # All processes share the counts by a pipe. A process that counts reads the pipe empty, and writes the new counts back. If a process dies
+  # in between, the counts start at zero.
   class Repeats
-    # Seconds from one line to the next: the first two, and the most; each is twice as long as the one before.
-    FIRST = 10
-    MOST = 3600
+    # Seconds between two log lines of a failure: the first interval, and the longest. Each interval is twice as long as the one before.
+    FIRST_INTERVAL = 10
+    LONGEST_INTERVAL = 3600
 
-    # Seconds without it after which it is new.
-    FORGOTTEN = 60
+    # Seconds without a failure after which the failure counts as new.
+    FORGET_AFTER = 60
 
-    # How many are remembered: less than a pipe takes at once (PIPE_BUF, pipe(7)).
-    KEPT = 16
+    # Failures that are remembered. Their entries take less than PIPE_BUF, so that one write is atomic (pipe(7)).
+    KEPT_FAILURES = 16
 
-    # One of them: the key's hash, how often it has come, when it was said, when it came last, seconds to the next line. Numbers only: the
-    # app of a worker could have written anything else for a master of root's.
+    # An entry: hash of the key, count, time of the last line, time of the last failure, seconds to the next line. Entries are numbers only,
+    # because the app of a worker can write to the pipe, and the master may be root's.
     ENTRY = "qqddd"
-    LENGTH = 40
+    ENTRY_LENGTH = 40
 
-    # Seconds that another process gets to put them back.
-    PATIENCE = 0.1
+    # Seconds that another process gets to write the counts back.
+    WRITE_BACK_TIME = 0.1
 
     def initialize
       @reader, @writer = IO.pipe
       put({})
     end
 
-    # @param key [Object] with a hash that is the same in all processes, as that of a String is in forks
+    # @param key [Object] its hash must be equal in all processes, as a String's is in forks
     # @param now [Float] monotonic seconds
-    # @return [Integer, nil] how often it has come; nil: it is not to be said now
+    # @return [Integer, nil] failures so far; nil: no line is due
     def count(key, now = Process.clock_gettime(Process::CLOCK_MONOTONIC))
       all = take
       count, said_at, came_at, interval = all.delete(key.hash)
-      fresh = came_at.nil? || now > came_at + FORGOTTEN
+      fresh = came_at.nil? || now > came_at + FORGET_AFTER
       due = fresh || now >= said_at + interval
       count = fresh ? 1 : count + 1
-      all[key.hash] = due ? [count, now, now, fresh ? FIRST : [interval * 2, MOST].min] : [count, said_at, now, interval]
-      put(all.to_a.last(KEPT).to_h)
+      all[key.hash] = due ? [count, now, now, fresh ? FIRST_INTERVAL : [interval * 2, LONGEST_INTERVAL].min] : [count, said_at, now, interval]
+      put(all.to_a.last(KEPT_FAILURES).to_h)
       count if due
     end
 
@@ -50,20 +49,20 @@ module Fastrack
 
     private
 
-    # @return [Hash{Integer => Array}] how often it has come, when it was said, when it came last, seconds to the next line
+    # @return [Hash{Integer => Array}] count, time of the last line, time of the last failure, seconds to the next line
     def take
-      @reader.wait_readable(PATIENCE)
-      # All that a pipe holds, and not more than it should.
+      @reader.wait_readable(WRITE_BACK_TIME)
+      # A pipe holds 64 KiB. Content that is no whole number of entries, or too long, was not written by this class.
       found = @reader.read_nonblock(65_536)
-      found = "" if found.bytesize > KEPT * LENGTH || found.bytesize % LENGTH != 0
-      found.unpack(ENTRY * (found.bytesize / LENGTH)).each_slice(5).to_h { |key, *entry| [key, entry] }.except(0)
+      found = "" if found.bytesize > KEPT_FAILURES * ENTRY_LENGTH || found.bytesize % ENTRY_LENGTH != 0
+      found.unpack(ENTRY * (found.bytesize / ENTRY_LENGTH)).each_slice(5).to_h { |key, *entry| [key, entry] }.except(0)
     rescue IO::WaitReadable, SystemCallError, IOError
       {}
     end
 
     def put(all)
-      # Zeros stand for none: an empty pipe is one that another process has emptied to count.
-      @writer.write_nonblock(([[0] * 5] + all.map(&:flatten)).last(KEPT).flatten.pack(ENTRY * [all.size + 1, KEPT].min))
+      # An entry of zeros stands for no failures. An empty pipe means that another process is counting.
+      @writer.write_nonblock(([[0] * 5] + all.map(&:flatten)).last(KEPT_FAILURES).flatten.pack(ENTRY * [all.size + 1, KEPT_FAILURES].min))
     rescue IO::WaitWritable, SystemCallError, IOError
       nil
     end

@@ -1,18 +1,19 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # Strings from outside: arguments, variables, paths, messages of exceptions. They are bytes, which Ruby takes for text in the locale's
-  # encoding, which without LANG is US-ASCII. As UTF-8, valid or not, they can be joined with each other and with this source's strings.
-  # Regular expressions, `split` and `strip` raise where such a string is not valid: String#b goes before them.
+  # Strings from outside: arguments, variables, paths, messages of exceptions. Ruby gives such bytes the locale's encoding, which is
+  # US-ASCII without LANG. As UTF-8, valid or not, such strings can be joined with each other and with literals of this source. Regular
+  # expressions, `split` and `strip` raise for invalid UTF-8, so String#b comes first.
   module Text
     module_function
 
     # @return [String] the same bytes
     def utf8(string) = string.encoding == Encoding::UTF_8 ? string : string.dup.force_encoding(Encoding::UTF_8)
 
-    # As File.expand_path, which joins a path and a working directory only if one of them is ASCII, or both have one encoding.
+    # File.expand_path for paths of any encoding. Ruby's own method joins a path and a working directory only if one of the two is ASCII, or
+    # both have the same encoding.
     #
-    # @param directory [String, nil] nil: the working directory, which may be gone where the path is absolute
+    # @param directory [String, nil] nil: the working directory, which need not exist if the path is absolute
     # @return [String]
     # @raise [ArgumentError] as File.expand_path
     def expand(path, directory = nil)

@@ -4,19 +4,19 @@ require_relative "error"
 require_relative "listener/inherited"
 require_relative "log"
 require_relative "process/last_words"
-require_relative "upgrade/new_master"
+require_relative "upgrade/masters"
 require_relative "worker/control_channel"
 
 module Fastrack
-  # A zero-downtime restart (USR2), from both sides: how this master starts a new one, and how it replaces the old one. A
-  # master does one of the two at a time.
+  # A zero-downtime restart (USR2), on both sides: this master starts a new master, or replaces an old one. A master does one of the two at
+  # a time.
   class Upgrade
     # Keeps the channels from the garbage collector.
     KEPT = [] # rubocop:disable Style/MutableConstant
     private_constant :KEPT
 
     # @param launcher [Launcher]
-    # @param orders [Orders] gets what comes of USR2
+    # @param orders [Orders] notes the outcome of USR2
     # @param old [OldMaster, nil]
     def initialize(launcher, orders, old = nil)
       @launcher = launcher
@@ -30,7 +30,7 @@ module Fastrack
     # @return [Array<ControlChannel>]
     def channels = [@old, @new].compact.map(&:channel).reject(&:closed?)
 
-    # @return [Integer, nil] the pid of the other one, new or old, as far as it is known
+    # @return [Integer, nil] pid of the other master, new or old, if known
     def other_master = (@new || @old)&.pid
 
     # @return [Float, nil] monotonic seconds when #step has something to do
@@ -51,15 +51,15 @@ module Fastrack
       false
     end
 
-    # All of this master's workers serve, which the old master waits for.
+    # Tells the old master that all workers of this master serve.
     #
-    # @param quit [Boolean] whether it is to quit now
+    # @param quit [Boolean] whether the old master is to quit now
     def ready(quit:)
       @ready_at = now
       @old&.ready(quit: quit)
     end
 
-    # Stops a new master that is still booting: the signal was for the whole server.
+    # Stops a new master that is still booting, because the signal was for the whole server.
     #
     # @param name [String] the signal
     def cancel(name)
@@ -72,26 +72,26 @@ module Fastrack
     # Whether a new master serves on when this one stops.
     def replaced? = !@new.nil? && !@new.timed_out? && !@cancelled
 
-    # Does what is due.
+    # Stops a new master that is late.
     def step(now)
       Log.line("the new master (pid #{@new.pid}) was not ready within BootTimeout; stopping it", :error) if @new&.step(now)
     end
 
-    # Checks whether the new master is gone. Call it after the signals are read: CHLD may come after the end of the channel.
+    # Checks whether the new master has ended. Call this after the signals are read: CHLD may come after the end of the channel.
     #
-    # @return [Symbol, nil] :alone when it is gone
+    # @return [Symbol, nil] :alone when the new master has ended
     def reap
       lose_new if @new&.gone?
     end
 
     # Reads the messages of both masters.
     #
-    # @param ready [Array<ControlChannel>] those that are readable
-    # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one is gone, :heir when the old one is
+    # @param ready [Array<ControlChannel>] the readable ones
+    # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one has ended, :heir when the old one has
     def read(ready) = [read_new(ready), read_old(ready)].compact
 
-    # At the end of this master. The channels stay open as long as the process, at_exit hooks included: for the other
-    # master their end is the end of this one.
+    # Called at the end of this master. The channels stay open as long as the process runs, at_exit hooks included: the other master takes
+    # the end of a channel for the end of this master.
     def close
       @new&.detach
       KEPT << self
@@ -117,7 +117,7 @@ module Fastrack
     def why_not
       if @new then "the new master (pid #{@new.pid}) is already there"
       elsif @old then "the old master is still running"
-      elsif Process.pid == 1 then "this is process 1, whose end is that of its container; replace the container"
+      elsif Process.pid == 1 then "process 1 is not replaced, because its end would end the container; replace the container"
       elsif ENV[ServerStarter::VARIABLE] then "send HUP to start_server instead"
       end
     end
@@ -141,7 +141,7 @@ module Fastrack
       @new = nil
       @launcher.pid_file&.take_back
       @launcher.configuration.puma&.write_state
-      # Logged last: by then both files are restored.
+      # The line comes last, when both files are restored.
       Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
       words = LastWords.of(lost.pid)
       @orders.failed("USR2", "the new master (pid #{lost.pid}) #{lost.ending}#{": #{words}" if words}")
@@ -157,7 +157,7 @@ module Fastrack
       @old.channel.close
       @old = nil
       LastWords.close_old
-      # Its at_exit hooks, rackup's for example, may have removed this master's file.
+      # At_exit hooks of the old master, such as rackup's, may have removed this master's pid file.
       @launcher.pid_file&.restore_missing
       @launcher.pid_file&.remove_aside
       Log.line("the old master has ended#{@ready_at && format(", %.1f s after this one was ready", now - @ready_at)}")

@@ -7,37 +7,36 @@ require_relative "process/guards"
 require_relative "process/last_words"
 require_relative "text"
 require_relative "worker/control_channel"
-require_relative "worker/engine_settings"
+require_relative "worker/engine_builder"
 require_relative "worker/mold"
-require_relative "worker/thread_dump"
 require_relative "worker/threads"
 
 module Fastrack
-  # A process that serves requests. The master creates the object before the fork, for its hooks.
+  # A process that serves requests. The master creates the object before the fork, as an argument of hooks.
   class Worker
     include UnicornWorkerApi
 
     STOP_SIGNALS = %w[TERM QUIT].freeze
-    # These are the master's: a terminal sends them to all processes. They are handled, not ignored, because commands that
-    # the app starts would inherit that.
+    # Signals for the master, which a terminal sends to all processes. Workers handle these signals instead of ignoring them, because
+    # commands that the app starts would inherit ignored signals.
     MASTER_SIGNALS = %w[INT HUP TTIN TTOU WINCH].freeze
 
-    # Drains, sent by the master only. Its default is to be ignored, so that it is safe before there is a handler.
+    # Makes a worker drain. Only the master sends it. By default the signal is ignored, so that it is safe before the worker has a handler.
     DRAIN_SIGNAL = "URG"
 
-    # Asks whether something in the app handles INT. The master sends it, in development.
+    # Asks whether something in the app handles INT. The master sends the signal in development.
     INTERRUPT_SIGNAL = "USR2"
 
-    # Reopens log files. The master sends it after it has reopened its own.
+    # Makes a worker reopen log files. The master sends the signal after it has reopened its own files.
     LOG_SIGNAL = "USR1"
 
     # Logs backtraces: SIGINFO where there is one (Ctrl-T), else what Puma takes on Linux.
     BACKTRACE_SIGNAL = Signal.list.key?("INFO") ? "INFO" : "PWR"
 
-    # Seconds for threads to wake up at its end, and for hooks if GracefulTimeout is less: that may be 0.
+    # Seconds for threads to wake up at the end of the worker. Also the least time for hooks, because GracefulTimeout may be 0.
     LEAST_TIME = 1
 
-    # @return [Integer] its slot, from 0
+    # @return [Integer] slot of the worker, from 0
     attr_reader :nr
 
     # @return [Array(Scoreboard, Integer), nil]
@@ -56,23 +55,24 @@ module Fastrack
       @creates_engine = @must_stop = @lost = false
     end
 
-    # By QUIT: in Heroku's recipe for Unicorn workers ignore TERM, which a platform sends to all processes at once. But at a
-    # developer's terminal QUIT is Ctrl-\, which all processes get.
+    # QUIT, because in Heroku's recipe for Unicorn workers ignore TERM, which a platform sends to all processes at once. TERM at a
+    # developer's terminal, where Ctrl-\ sends QUIT to all processes.
     #
-    # @return [String] what the master stops it with
+    # @return [String] the signal by which the master stops this worker
     def stop_signal = @launcher.interactive? ? "TERM" : "QUIT"
 
-    # The life of the process, from the fork on. Returns when it has served and at_exit hooks are to run; ends the process
-    # if it fails.
+    # The life of the process from the fork on. Returns when the worker has served and at_exit hooks are to run. Ends the process on
+    # failure.
     #
     # @param channel [ControlChannel] to the master
     # @param signals [SignalQueue] the master's
-    # @param pending [Integer] its size before the fork
+    # @param pending [Integer] size of the queue before the fork
     # @param death_pipe [IO] at end of file when the master is dead
     # @return [Integer] the exit status
     def live(channel, signals, pending, death_pipe)
       take_signals(signals, pending, channel)
       LastWords.close_old
+      @configuration.disown_pid_file
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
       Fastrack.refork_forbids = -> { channel.write(ControlChannel::FORBID) }
       status = status_of do
@@ -80,7 +80,7 @@ module Fastrack
         serve(channel)
       end
       status = status_of { become_mold(channel, death_pipe) } if status.zero? && promoted?(channel)
-      # A worker that has lost its descriptors has failed: that spaces its successors.
+      # A worker that has lost its descriptors exits with 1: after a failure the next spawn waits for ErrRespawnInterval.
       [status, status_of { clean_up(channel) }, @lost ? 1 : 0].max.tap { |worst| QuickExit.install(worst) }
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
       Log.exception("worker #{@nr} failed", e)
@@ -91,7 +91,7 @@ module Fastrack
 
     private
 
-    # For the log.
+    # Name for the log.
     def name = "worker #{@nr} (pid #{Process.pid})"
 
     def take_signals(signals, pending, channel)
@@ -99,7 +99,7 @@ module Fastrack
       stop_signals = STOP_SIGNALS.last == stop_signal ? STOP_SIGNALS : [stop_signal]
       (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
       @interrupt_handler = take("INT")
-      # Not in the handler itself: it cannot wait for a stream's lock.
+      # Reopened outside of the handler, which cannot wait for a stream's lock.
       take(LOG_SIGNAL) { @engine && !@threads ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       take(INTERRUPT_SIGNAL) { channel.write(interrupt_taken? ? ControlChannel::INTERRUPT_TAKEN : ControlChannel::INTERRUPT_LEFT) }
@@ -111,7 +111,7 @@ module Fastrack
       LogFiles.reopen if early.include?(LOG_SIGNAL)
     end
 
-    # A process that the app forks inherits the handlers. There the signals do what they do by default.
+    # A process that the app forks inherits the handlers. In that process the signals have their default effect.
     #
     # @return [Proc] the handler
     def take(name)
@@ -126,14 +126,15 @@ module Fastrack
       handler.tap { trap(name, handler) }
     end
 
-    # By the handler that is there: a debugger has its own while it has a prompt.
+    # Looks at the current handler: a debugger has its own while it has a prompt.
     def interrupt_taken?
       found = trap("INT") { nil }
       trap("INT", found || "DEFAULT")
       !found.equal?(@interrupt_handler)
     end
 
-    # Also in a signal handler. Without an engine there are no requests yet, and a hook may run for a long time.
+    # Stops the worker. Works in a signal handler, too. Without an engine there are no requests yet, and a hook may run for a long time, so
+    # the process exits.
     def stop
       if @engine
         @engine.stop
@@ -143,40 +144,38 @@ module Fastrack
       end
     end
 
-    # For the watchdog if it asks, else for the master, which is about to kill this worker.
+    # Hands the text to the watchdog if it has asked. Else logs the text, because the master is about to kill this worker.
     def dump_threads(text)
       Log.line("#{name} takes too long:\n#{text.chomp}") unless @engine&.thread_dump(text)
     end
 
     def prepare(channel, death_pipe)
       Process.setproctitle(@launcher.title("worker[#{@nr}]"))
-      # Until then all workers have the same random numbers. Limits are drawn before a hook can seed all workers alike.
+      # All workers begin with the same random numbers. Limits are drawn early, because a hook may seed all workers alike.
       srand
       @full_marks = full_marks
+      @hijacked = hijacked
       @orphan_guard = OrphanGuard.start(death_pipe, channel, name)
       @request_limit = @configuration.draw_request_limit
-      settings = EngineSettings.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
+      settings = EngineBuilder.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
       @configuration.user&.switch
       @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)
       @app = @configuration.wrap(@app)
       start_engine(settings, death_pipe)
-      # The engine has copies, and closes them when it stops: from then on nothing holds the port.
+      # The engine has copies of these descriptors, and closes the copies when it stops. Then nothing holds the port.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)
     end
 
     def start_engine(settings, death_pipe)
-      # As soon as there is an engine other workers hand their connections over to it: this worker must serve them before it
-      # ends.
+      # Once the engine exists other workers hand connections over to this worker, which must serve them before it ends.
       @creates_engine = true
       @memory_note = MemoryNote.for(@scoreboard_entry)
       @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note)
       @engine.stop if @must_stop
-      @engine.catch_fatal_signals
-      ExitGuard.install { @engine.prepare_exit }
     end
 
-    # With the main thread there are as many as MaxThreads says.
+    # Starts threads, so that MaxThreads serve with the main thread.
     def start_threads
       call_thread_hook(:on_thread_start)
       return if @configuration.max_threads == 1
@@ -186,7 +185,7 @@ module Fastrack
       @threads.start(@configuration.max_threads)
     end
 
-    # One that fails is logged: the thread serves all the same.
+    # Logs a failed hook. The thread serves nevertheless.
     def call_thread_hook(word)
       @configuration.call_hook(word, @launcher, self)
     rescue StandardError, ScriptError => e
@@ -201,17 +200,17 @@ module Fastrack
       channel.write(ControlChannel::READY)
       return unless run(@request_limit) == :limit
 
-      # If it cannot be spared now, it serves until the master sends a signal.
+      # A worker that cannot be spared serves until the master sends a signal.
       may_exit?(channel) ? finish : run(0)
     rescue SystemExit
-      # The app ends this process, but its other clients are still served.
+      # The app ends this process. The other clients are still served.
       finish
       raise
     ensure
       channel.write(ControlChannel::ENDING)
     end
 
-    # Reopens log files between two requests: a write to one in a request would fail.
+    # Serves, and reopens log files between two requests, because a reopened file could fail a write of a request.
     #
     # @param limit [Integer] requests to serve; 0: any number
     # @return [Symbol] see Engine#run
@@ -232,33 +231,33 @@ module Fastrack
       end
     end
 
-    # Serves only the requests that have begun to arrive.
+    # Serves only requests that have begun to arrive.
     def finish
       @engine.stop
       run(0)
     rescue SystemExit
-      # Each request that exits is one less.
+      # The loop ends, because each retry has one request less.
       retry
     end
 
-    # It is the master that would limit the time for this.
+    # Limits the time, because the dead master cannot.
     def finish_without_master
       limit_time { |time| "#{time} after the end of its master" }
       finish
     end
 
-    # Ends this process when GracefulTimeout is over once more.
+    # Ends this process after another GracefulTimeout.
     #
     # @yieldparam time [String] "within 30 s"
-    # @yieldreturn [String] what has not finished, for the log
+    # @yieldreturn [String] text for the log after "has not finished"
     def limit_time
       seconds = [@configuration.graceful_timeout, LEAST_TIME].max
       text = yield "within #{format("%g", seconds)} s"
       ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, "fastrack: #{name} has not finished #{text}: ending it\n")
     end
 
-    # @yield what may call exit
-    # @return [Integer] the status that it exits with; 0 if it does not
+    # @yield to code that may call exit
+    # @return [Integer] the status of the call of exit; 0 without one
     def status_of
       yield
       0
@@ -268,24 +267,24 @@ module Fastrack
       e.status
     end
 
-    # From here on it has no clients. A hook that hangs must not keep it for ever, even if the master is gone.
+    # Ends threads and runs hooks after the last client. The time is limited, because a hook may hang after the master's end, too.
     def clean_up(channel)
       channel.write(ControlChannel::ENDING)
       limit_time { |time| "before_worker_shutdown and at_exit hooks #{time}" }
-      # Without an engine it has not booted.
+      # Without an engine the worker has not booted.
       return unless @engine
 
       begin
         end_threads
       ensure
-        # Also if that calls exit.
+        # Runs also if a thread's hook calls exit.
         @configuration.call_hook(:before_worker_shutdown, @launcher, self)
       end
     rescue StandardError, ScriptError => e
       Log.exception("before_worker_shutdown failed", e)
     end
 
-    # Once: a mold has no threads any more when it ends.
+    # Ends the threads once. A mold has ended them before.
     def end_threads
       return if @threads_ended
 
@@ -294,7 +293,7 @@ module Fastrack
       call_thread_hook(:on_thread_exit)
     end
 
-    # Whether the master wants it to be the mold now that it has served.
+    # Whether the master has promoted this worker to the mold.
     def promoted?(channel)
       !@lost && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
     rescue IOError
@@ -302,25 +301,28 @@ module Fastrack
       false
     end
 
-    # Until it is to end.
+    # Runs the mold until its end.
     def become_mold(channel, death_pipe)
       end_threads
-      # Its helper thread ends, and its descriptors are closed.
+      # Ends the helper thread, and closes the engine's descriptors.
       @engine.release
-      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks) { @memory_note&.write }
+      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks, hijacked: hijacked != @hijacked) { @memory_note&.write }
     end
+
+    # @return [Integer, nil] how many connections the app has taken over
+    def hijacked = @scoreboard_entry&.then { |board, slot| board.counts(slot)&.fetch(:hijacked) }
 
     def full_marks = GCFigures.stat(:major_gc_count)
 
     # @return [Boolean] false without an answer: the master also sends a signal
     def may_exit?(channel)
       channel.write(ControlChannel::LIMIT_REACHED)
-      # The answer is immediate, unless the master is stopped (SIGSTOP).
+      # The answer comes at once, unless the master is stopped (SIGSTOP).
       messages = channel.to_io.wait_readable(1) ? channel.read : []
       @promoted = messages&.include?(ControlChannel::PROMOTE)
       messages.nil? || messages.include?(ControlChannel::GO)
     rescue IOError
-      # The app has closed the channel: the master has also noticed.
+      # The app has closed the channel, and the master has noticed that.
       true
     end
   end

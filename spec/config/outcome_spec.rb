@@ -215,7 +215,7 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "there is a
     it "is not to be had: status, restart and reload say so with status 1, and nothing is sent without --no-wait" do
       server = alone
       place = %w[-P app.pid --control none]
-      expect(fastrack("status", *place)).to eq(["fastrack: process #{server.pid} is a master without a monitor, which would know its state: set pid or control_path\n", 1])
+      expect(fastrack("status", *place)).to eq(["fastrack: process #{server.pid} is a master without a monitor, so its state is unknown: set pid or control_path\n", 1])
       %w[restart reload].each { |command| expect(fastrack(command, *place)).to match([/\Afastrack: process #{server.pid} is a master without a monitor, .* or add --no-wait$/, 1]) }
       version("new")
       expect(fastrack("restart", "--no-wait", *place)).to match([/\AUSR2 sent to #{server.pid}; see/, 0])

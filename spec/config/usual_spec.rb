@@ -35,9 +35,9 @@ RSpec.describe "What counts where nobody says anything", once: "options" do
   end
 
   it "is Rhebok's five workers with rackup, and one line says what that means" do
-    line = /^fastrack: 5 workers, Rhebok's number, because none is set: they share no memory.*; -O max_workers=1 is one process$/
+    line = /^fastrack: 5 workers, Rhebok's default, because no number is set: workers share no memory.*; -O max_workers=1 is one process$/
     expect(Server.ready(ru: Rackups::PID).log.scan(line).size).to eq(1)
     said = [{ options: { MaxWorkers: 2 } }, { config: "max_workers 2" }, { env: { "WEB_CONCURRENCY" => "2" } }].map { |given| Server.ready(ru: Rackups::PID, **given).log }
-    expect(said).to all(satisfy { |log| !log.match?(/Rhebok's number/) })
+    expect(said).to all(satisfy { |log| !log.match?(/Rhebok's default/) })
   end
 end

@@ -54,7 +54,7 @@ RSpec.describe "A foreign control socket", once: "what the command makes of answ
     expect(fastrack("stop", "--control", "app.control")).to eq(["fastrack: the monitor at app.control answers: ?[31mred??\n", 1])
   end
 
-  foreign = "what answers at app.control is no monitor of this version of Fastrack"
+  foreign = "the server at app.control is not the monitor of this version of Fastrack"
   { "[]" => foreign, "{}" => foreign, "null" => foreign, "7" => foreign, '{"server":"fastrack"}' => foreign, "#{"[" * 200}#{"]" * 200}" => foreign, "no JSON" => foreign,
     "\xff" => foreign }.each do |body, message|
     it "is told in one line when it answers #{body[0, 30].inspect}" do
@@ -70,7 +70,7 @@ RSpec.describe "A foreign control socket", once: "what the command makes of answ
       loop { sent += socket.write("x" * 65_536) }
     end
     expect(fastrack("status", "--control", "app.control")).to eq(["fastrack: the monitor at app.control does not end its answer\n", 1])
-    expect(sent).to be < 2 * Fastrack::MonitorClient::LONGEST
+    expect(sent).to be < 2 * Fastrack::MonitorClient::LONGEST_ANSWER
   end
 
   it "is not believed when it says that it is another process than the one that listens" do
@@ -103,7 +103,7 @@ RSpec.describe "A foreign control socket", once: "what the command makes of answ
       end
     end
     answer = JSON.generate(status).sub('"uptime":2.5', '"uptime":1e999')
-    expect { client.status }.to raise_error(Fastrack::Error, /no monitor/)
+    expect { client.status }.to raise_error(Fastrack::Error, /not the monitor/)
     expect(seen).to match(shown: be > 200, refused: be > 500)
   end
 end

@@ -56,19 +56,6 @@ RSpec.describe "the access log", once: "written without Ruby" do
     expect(await_lines(server, 1).first).to include("status" => 504, "target" => "/sleep", "request_id" => "late", "duration" => be >= 0.25)
   end
 
-  # What else happens to such requests is in crash_spec.rb.
-  { "calls exit!" => "exit!(3)", "crashes" => "Process.kill(:SEGV, Process.pid)" }.each do |what, code|
-    it "has a line for a request that #{what}, with the 502 that its client gets, and after those of requests before it" do
-      app = %(run ->(env) { env["PATH_INFO"] == "/end" ? #{code} : [200, {}, ["hello"]] })
-      server = serve(ru: app, format: "json")
-      server.get("/before")
-      expect(server.get("/end", { "X-Request-ID" => "last" }).status).to eq(502)
-      server.get("/next")
-      expect(await_lines(server, 3).map { |line| line.values_at("target", "status", "request_id") })
-        .to eq([["/before", 200, nil], ["/end", 502, "last"], ["/next", 200, nil]])
-    end
-  end
-
   it "has no second line for a request whose callbacks took too long" do
     app = <<~RUBY
       run lambda { |env|

@@ -60,7 +60,7 @@ Fastrack #{Fastrack::VERSION}, #{ruby}(?: with YJIT)?, production: 2 workers of 
   it "says of USR1 that it is no phased restart where a puma.rb may have promised one" do
     server = Server.ready(ru: Rackups::PID, options: { ConfigFile: nil }, files: { "config/puma.rb" => "workers 1" }, fastrack: true)
     server.signal(:USR1)
-    server.await_log("fastrack: USR1: log files are reopened; what USR1 is to Puma, a phased restart, HUP is here\n")
+    server.await_log("fastrack: USR1: log files are reopened; for Puma's phased restart send HUP\n")
   end
 
   it "has a line with seconds when the old master has ended after USR2" do

@@ -60,7 +60,7 @@ RSpec.describe "A master that adopts processes", once: "processes" do
   it "D6 refuses USR2 as process 1, because its end would be that of the container, and serves on" do
     server, master, workers = start(PROCESS_1)
     Process.kill(:USR2, master)
-    eventually { server.log.include?("fastrack: USR2 is ignored: this is process 1, whose end is that of its container; replace the container") }
+    eventually { server.log.include?("fastrack: USR2 is ignored: process 1 is not replaced, because its end would end the container; replace the container") }
     expect([server.get.status, ProcessTable.children(master)]).to eq([200, workers])
     Process.kill(:TERM, master)
     expect(server.wait.exitstatus).to eq(0)

@@ -58,13 +58,13 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
 
   # What such a wrapper does with a pid, 0 in the child, and what the log says of it.
   { "keeps a worker where a wrapper of Process._fork raises when it is there" =>
-      ["pid == 0 ? pid : raise(LoadError, 'no such agent')", /process \d+ was forked all the same: .*no such agent \(LoadError\)/],
+      ["pid == 0 ? pid : raise(LoadError, 'no such agent')", /process \d+ was forked nevertheless: .*no such agent \(LoadError\)/],
     "ends a worker where a wrapper of Process._fork raises in that, and tries again" =>
       ["pid == 0 ? raise(LoadError, 'no such agent') : pid", /worker \d \(pid \d+\) exited with status 1$/],
     "takes what a wrapper of Process._fork returns for what it is" =>
-      ["pid == 0 ? pid : nil", /process \d+ was forked all the same: .*\(TypeError\)/],
+      ["pid == 0 ? pid : nil", /process \d+ was forked nevertheless: .*\(TypeError\)/],
     "goes on where a wrapper of Process._fork hangs, and keeps the worker" =>
-      ["pid == 0 ? pid : sleep", /process \d+ was forked all the same: .*it is not done within 1 s/] }.each do |what, (code, line)|
+      ["pid == 0 ? pid : sleep", /process \d+ was forked nevertheless: .*it is not done within 1 s/] }.each do |what, (code, line)|
     it what do
       server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
         Process.singleton_class.prepend(Module.new do

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../lib/fastrack/listener/tcp"
-require_relative "../../lib/fastrack/listener/unix"
+require_relative "../../lib/fastrack/listener/sockets"
 
 RSpec.describe "Listeners", once: "sockets" do
   include Folder

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../lib/fastrack/master/orders"
+require_relative "../../lib/fastrack/master/monitor_thread"
 
 RSpec.describe "The orders that a master has had", once: "no process" do
   let(:published) { [] }

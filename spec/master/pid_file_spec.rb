@@ -129,4 +129,22 @@ RSpec.describe "The pid file", once: "files and processes" do
     server.stop
     expect(pid_in(server)).to eq(1)
   end
+
+  # rackup removes it by an at_exit hook, which each forked process inherits.
+  describe "that rackup writes (--pid)" do
+    def start_by_rackup(**more) = Server.ready(ru: Rackups::PID, arguments: ["--pid", "app.pid"], options: { MaxWorkers: 1 }, **more)
+
+    it "B-faults stays when a worker ends" do
+      server = start_by_rackup
+      worker = server.workers.first
+      server.signal(:TERM, to: worker)
+      server.await_workers(1) { |found| found != [worker] }
+      expect(pid_in(server)).to eq(server.pid)
+    end
+
+    it "B-faults stays when a process ends that a hook in the master has forked" do
+      server = start_by_rackup(config: "before_fork { Process.wait(fork { exit }) }")
+      expect(pid_in(server)).to eq(server.pid)
+    end
+  end
 end

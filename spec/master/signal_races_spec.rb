@@ -55,7 +55,7 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
 
   it "A10 a worker that is told to stop while its engine is being created serves whom others have handed over to it" do
     created = <<~'RUBY'
-      Fastrack::EngineSettings.prepend(Module.new do
+      Fastrack::EngineBuilder.prepend(Module.new do
         def engine(...)
           super.tap do
             next unless File.exist?("hold")

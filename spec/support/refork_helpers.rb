@@ -4,14 +4,18 @@ require "open3"
 
 # What the specs about `fastrack refork` share.
 module ReforkHelpers
-  # /keep has the worker remember something; others answer with the worker's pid, its parent's, and what it remembers.
+  # /keep has the worker remember something, /until-stopped takes until the worker is told to stop; others answer with the worker's pid, its parent's, and what it remembers.
   APP = <<~'RUBY'
-    $kept = []
+    $kept, $stopped = [], false
     run lambda { |env|
       case env["PATH_INFO"]
       when "/keep" then $kept << Process.pid
       when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
       when "/mark" then GC.start
+      when "/until-stopped"
+        stop = trap("QUIT") { ($stopped = true) && stop.call }
+        sleep 0.01 until $stopped
+        $socket = env["rack.hijack"].call if env["QUERY_STRING"] == "hijack"
       when "/abort" then Process.kill(:ABRT, Process.pid) && sleep
       when "/forbid" then Fastrack.forbid_refork!
       when "/threads"

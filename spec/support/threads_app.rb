@@ -75,7 +75,6 @@ module ThreadsApp
              when "/kill" then Thread.current.kill
              when "/raise" then Thread.new(Thread.current) { |other| other.raise(IOError, "from outside") }.join && sleep(60)
              when "/exit" then meet(2) && exit(3)
-             when "/exit!" then wait_for("all") || exit!(4)
              when "/request"
                Thread.current[:request] = query
                inside(:all) { sleep(rand * 0.01); burn(rand * 0.001) }

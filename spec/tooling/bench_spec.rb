@@ -20,6 +20,8 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     # 40 calls of the app, without a server.
     "collections" => [%w[--requests 40 --warm-up 5], /^ruby \S+: #{number} ms .*^  without GC: #{number}, #{number}$/m],
     "marks" => [[], /\Aruby .*\n(?:.+ #{number}\n){7}\z/],
+    # The app is not Rails: it has next to nothing to share.
+    "refork" => [%w[--lane system --threads 1 --workers 2 --before 60 --after 20,40 hello.ru], /^ +1 +refork(?: +\d+\*?){5} +0\n +1 +without(?: +\d+){5} +0\n\z/],
     "uploads" => [%w[--seconds 1 --uploads 2], /\Ap99 alone #{number} ms, beside 2 uploads #{number} ms .*, which sent \d+ MB meanwhile$/],
     # Two hundred milliseconds of one server.
     "run" => [%w[--quick --seconds 0.2 --workload hello-tcp --server fastrack --out DIR], /^\| fastrack(?: \| #{number}){5} \| \d+ of \d+ \| /],

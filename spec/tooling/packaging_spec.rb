@@ -189,10 +189,11 @@ RSpec.describe "packaging" do
     end
 
     it "takes no file for macOS that could not be loaded there" do
-      { {} => [], { cpu: 0x0100_0007 } => ["is for processor 0x1000007"], { name: "/home/me/libfastrack.dylib" } => ["is called /home/me/libfastrack.dylib"],
+      skip "there is no llvm-objdump" unless Gems::MachO.readable?
+      { {} => [], { cpu: 0x0100_0007 } => ["is for processor X86_64"], { name: "/home/me/libfastrack.dylib" } => ["is called /home/me/libfastrack.dylib"],
         { libraries: ["/usr/lib/libSystem.B.dylib", "/opt/homebrew/lib/libssl.dylib"] } => ["needs /opt/homebrew/lib/libssl.dylib"],
-        { macos: [13, 1] } => ["needs macOS 13.1.0"], { looked_up: %w[_rb_eStandardError _epoll_wait] } => ["finds no library with _epoll_wait"],
-        { defined: "_Init_other" } => ["has no Init_fastrack"], { damage: true } => ["has no valid signature"] }.each do |facts, problems|
+        { macos: [13, 1] } => ["needs macOS 13.1"], { looked_up: %w[_rb_eStandardError _epoll_wait] } => ["finds no library with _epoll_wait"],
+        { defined: "_Init_other" } => ["has no Init_fastrack"], { signed: false } => ["has no signature"] }.each do |facts, problems|
         File.binwrite(path = File.join(@dir, "file"), MachFile.new(**facts).bytes)
         expect(Gems::MachO.new(path).problems(Gems.platform("arm64-darwin"))).to eq(problems)
       end

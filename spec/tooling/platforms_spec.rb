@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../lib/fastrack/configuration"
-require_relative "../../lib/fastrack/process/settings"
+require_relative "../../lib/fastrack/master/process_setup"
 
 # What docs/platforms.md says of systems other than Linux, as far as Linux can show it.
 RSpec.describe "Platforms", once: "what other systems lack" do
@@ -62,7 +62,7 @@ RSpec.describe "Platforms", once: "what other systems lack" do
 
       taken = [soft, hard]
     end
-    Fastrack::ProcessSettings.new(Fastrack::Configuration.new({}, environment: {}, output: StringIO.new)).apply
+    Fastrack::ProcessSetup.new(Fastrack::Configuration.new({}, environment: {}, output: StringIO.new)).apply
     expect(taken).to eq([10_240, Process::RLIM_INFINITY])
   end
 

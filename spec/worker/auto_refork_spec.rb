@@ -12,7 +12,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
 
   it "reforks when workers have taken their memory, and until that saves next to nothing more" do
     server = serve(app)
-    loop = ClientLoop.run(server, kept: true) { server.await_log(/refork: (?:that was the last one: it has saved |given up: .* the mold's first, has )/) }
+    loop = ClientLoop.run(server, kept: true) { server.await_log(/refork: (?:no more by itself: the last one has saved |given up: .* the mold's first, has )/) }
     expect(loop.failures).to eq([])
     figures = server.log[/refork: .*/].match(/generation 2 from worker \d \(pid \d+, (\d+) requests\): 3 workers (\d+) MB -> (\d+) MB\z/).captures.map(&:to_i)
     expect([figures[0], figures[1] - figures[2]]).to match([be >= 50, be >= 30])
@@ -29,7 +29,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
   end
 
   it "waits until the workers' memory grows no more and is a tenth of the whole, and ends with six generations" do
-    require_relative "../../lib/fastrack/master/auto_refork"
+    require_relative "../../lib/fastrack/master/refork"
     requests = own = whole = now = 0
     handle = double(serving?: true)
     allow(handle).to receive(:memory) { double(pss: 0, private: own) }
@@ -48,7 +48,12 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
     expect(auto.due_at).to be_nil
     whole = 100
     (auto = Fastrack::AutoRefork.new(workers)).begun
-    expect(Fastrack::Log).to receive(:line).with(/that was the last one: it has saved 4 % /)
+    expect(Fastrack::Log).to receive(:line).with(/no more by itself: the last one has saved 4 % /)
     expect([400, 40_000].map { |count| look[requests + count, 40, 96] } + [auto.due_at]).to eq([false, false, nil])
+    # One that has come to nothing saves nothing, and is none of the six.
+    (auto = Fastrack::AutoRefork.new(workers)).begun
+    auto.undone
+    served = requests
+    expect([200, 400, 700].map { |count| look[served + count, 40, 100] }).to eq([false, true, true])
   end
 end

@@ -158,7 +158,6 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     end
   end
 
-  # The leak of bench/leak, in short.
   it "keeps a server that leaks within its cgroup: the kernel kills nobody, and no request fails", alone: "the master must look in time" do
     group = MemoryCgroup.make(400 << 20) or skip("no memory cgroup can be made here")
     server = Server.start(ru: app, options: { MaxWorkers: 2, MaxRequestPerChild: 0 }, wrapper: group.wrapper)

@@ -54,7 +54,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       server.signal(:KILL, to: before.first)
       eventually { (roles(server)["worker"] || []).size == 3 && !server.workers.include?(before.first) }
     end
-    expect(server.get("/abort").status).to eq(502)
+    expect(HttpPeer.exchange(server, "GET /abort HTTP/1.1\r\nHost: h\r\n\r\n").first).to eq("")
     120.times { server.get }
     eventually { roles(server)["worker"]&.size == 3 }
     expect(remembered(server).uniq).to eq([mold.to_s])
@@ -113,7 +113,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       server.await_log(/refork: generation 3 from the master: 3 workers \d+ MB -> \d+ MB$/)
     end
     expect([loop.failures, answers.call("/").values.uniq, roles(server).keys]).to eq([[], ["-"], ["worker"]])
-    expect(server.log).to match(/given up: the mold \(pid \d+\) has 4\d MB for itself, and had 4\d MB as a worker: .*; workers are forked from the master$/)
+    expect(server.log).to match(/given up: the mold \(pid \d+\) has 4\d MB of its own, and had 4\d MB as a worker, .*; workers are forked from the master$/)
   end
 
   { TERM: {}, USR1: { SpawnInterval: 0.1 }, KILL: {} }.each do |signal, options|
@@ -138,10 +138,100 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     end
   end
 
+  it "has a worker become the mold whose last request is also the last one of its limit, and knows all that the mold forks" do
+    server = serving(MinRequestPerChild: 21, MaxRequestPerChild: 21)
+    mold = nil
+    before = server.workers
+    peer = KeptPeer.new(server)
+    20.times { mold = peer.get("/keep").body.to_i }
+    last = Thread.new { peer.get("/until-stopped").status }
+    expect([refork(server), last.value]).to match([[/\AURG sent to/, 0], 200])
+    settled(server, before)
+    2.times do
+      lost = roles(server)["worker"].first
+      server.signal(:KILL, to: lost)
+      eventually { (workers = roles(server)["worker"]) && workers.size == 3 && !workers.include?(lost) }
+      status, = Open3.capture2(RbConfig.ruby, Server::COMMAND, "status", "--json", "--control", "control", chdir: server.dir)
+      expect(JSON.parse(status)["workers"].map { |worker| worker["pid"] }).to match_array(roles(server)["worker"])
+    end
+    expect([roles(server)["mold"], server.log]).to match([[mold], /\A(?!.*(?:forks no worker|given up|Error))/m])
+    peer.close
+  end
+
+  it "hears of an app that forbids it in the before_fork of the mold's first worker" do
+    config = <<~'RUBY'
+      mold, calls = nil, 0
+      before_refork { mold = Process.pid }
+      # The mold also calls it once for itself.
+      before_fork { |*| Fastrack.forbid_refork! if mold == Process.pid && (calls += 1) == 2 }
+    RUBY
+    server = serving(config: config, ErrRespawnInterval: 0.1)
+    mold = warmed(server)
+    refork(server)
+    settled(server, [mold], molds: 0)
+    expect(server.log).to match(/\A(?!.*forks no worker).*the app forbids it \(the mold \(pid #{mold}\)\)/m)
+    expect(refork(server)).to match([/the app forbids it/, 1])
+  end
+
+  { TERM: "exited", KILL: "was killed by SIGKILL" }.each do |signal, how|
+    it "says that the worker that was to be the mold has ended by #{signal}, and the next command succeeds" do
+      server = serving(config: "after_fork { |*| sleep 0.01 while File.exist?('hold') }", ErrRespawnInterval: 0.1)
+      mold = warmed(server)
+      File.write("#{server.dir}/hold", "")
+      asked = Thread.new { refork(server) }
+      # Its successor boots.
+      eventually(20) { roles(server)["worker"]&.size == 4 }
+      server.signal(signal, to: mold)
+      eventually { !ProcessTable.alive?(mold) }
+      File.delete("#{server.dir}/hold")
+      text = /worker \d \(pid #{mold}\) #{how}; workers are forked as before$/
+      expect([asked.value, server.log]).to match([[/URG has failed: .*#{text}/, 1], /refork: given up: #{text}/])
+      eventually { roles(server)["worker"]&.size == 3 }
+      warmed(server)
+      expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
+    end
+  end
+
+  it "has workers listen at addresses of their own, as those of the master" do
+    server = serving(config: "after_fork { |server, worker| server.listen(File.expand_path(%(own\#{worker.nr}.sock))) }")
+    mold = warmed(server)
+    before = server.workers
+    expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
+    found = settled(server, before)
+    pids = Array.new(3) { |nr| UNIXSocket.open("#{server.dir}/own#{nr}.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read[/^\d+/].to_i } }
+    expect([pids, found["mold"]]).to match([match_array(found["worker"]), [mold]])
+  end
+
+  it "makes no mold of a worker whose app has taken over a connection at last" do
+    server = serving
+    peer = KeptPeer.new(server)
+    mold = Array.new(20) { peer.get("/keep").body.to_i }.last
+    asked = Thread.new { peer.get("/until-stopped?hijack") }
+    output, status = refork(server)
+    expect([output, status]).to match([/worker \d \(pid #{mold}\) has hijacked connections, which a fork would have, too$/, 1])
+    expect(roles(server).keys).to eq(["worker"])
+    asked.kill
+  end
+
+  it "has workers come from the master again when two of the mold's do not boot" do
+    config = <<~'RUBY'
+      molded = false
+      before_refork { molded = true }
+      after_fork { |*| raise "no memory of this" if molded && File.exist?("broken") }
+    RUBY
+    server, mold = reforked(config: config, ErrRespawnInterval: 0.1)
+    before = roles(server)["worker"]
+    File.write("#{server.dir}/broken", "")
+    before.each { |pid| server.signal(:KILL, to: pid) }
+    settled(server, before, molds: 0)
+    expect(server.log).to match(/refork: given up: the last 2 workers of the mold \(pid #{mold}\) failed to boot; workers are forked from the master$/)
+    expect(remembered(server).uniq).to eq([nil])
+  end
+
   it "says which native threads there are" do
     server = serving
     server.get("/thread")
     # The worker has ended then, as when it is recycled.
-    expect(refork(server)).to match([/URG has failed: the old code serves on \(pid \d+\): worker \d \(pid \d+\) has native threads that a fork would leave out \(\d+ \S+/, 1])
+    expect(refork(server)).to match([/URG has failed: the old code serves on \(pid \d+\): worker \d \(pid \d+\) has native threads that a fork would lose \(\d+ \S+/, 1])
   end
 end

@@ -75,38 +75,6 @@ RSpec.describe "The code that workers share with the master", exec: "what is loa
     expect(server.lines_of("changes")).to include(/\Afeatures: .*late\.rb/, "Kernel", "Late")
   end
 
-  it "leaves exec and exit! to the master's own children as they are" do
-    hook = <<~RUBY
-      require "rbconfig"
-      before_fork do
-        pids = [fork { exit!(7) }, fork { Process.exit!(8) }, fork { exec(RbConfig.ruby, "-e", "exit 9") }]
-        File.write(File.join(__dir__, "statuses"), pids.map { |pid| Process.wait2(pid).last.exitstatus }.join(" "))
-      end
-    RUBY
-    server = Server.ready(ru: Rackups::PID, options: { "MaxWorkers" => 1 }, config: hook)
-    expect(server.lines_of("statuses")).to eq(["7 8 9"])
-  end
-
-  # By an alias, which works where nothing was prepended before.
-  it "lets an app that each worker loads wrap exec and exit!" do
-    wrapping = <<~RUBY
-      module Kernel
-        alias plain_exit! exit!
-        alias plain_exec exec
-        private
-
-        def exit!(...) = plain_exit!(...)
-        def exec(...) = plain_exec(...)
-      end
-      run lambda { |_env|
-        pids = [fork { exit!(7) }, fork { exec("exit 9") }]
-        [200, {}, [pids.map { |pid| Process.wait2(pid).last.exitstatus }.join(" ")]]
-      }
-    RUBY
-    server = Server.ready(ru: wrapping, fastrack: true, options: { "PreloadApp" => false, "MaxWorkers" => 1 })
-    expect(server.get.body).to eq("7 9")
-  end
-
   it "leaves Ruby's own modules as they are in a program that requires the gem and serves nothing" do
     script = <<~RUBY
       modules = [Kernel, Kernel.singleton_class, Process, Process.singleton_class, IO.singleton_class, File.singleton_class]

@@ -204,16 +204,6 @@ RSpec.describe "MaxThreads" do
     expect(server.get("/").status).to eq(200)
   end
 
-  it "answers all requests after exit! in one of them" do
-    serve(threads: 3)
-    before = server.workers
-    ones = waiting(2) << request("/exit!")
-    go("all")
-    expect(statuses(ones)).to eq([502, 502, 502])
-    server.await_workers(1) { |found| found != before }
-    expect(server.get("/").status).to eq(200)
-  end
-
   it "runs a puma.rb's out_of_band only when no other thread has a request, and oobgc as well" do
     serve(threads: 3, options: { ConfigFile: "puma.rb" }, files: { "puma.rb" => <<~RUBY })
       oobgc true

@@ -63,7 +63,7 @@ RSpec.describe "The memory of workers that the master may not look at", if: Proc
     server = serve(MaxMemoryPerChild: "150M")
     grown = server.get("/grow").body
     line = eventually { server.log[/^fastrack: worker .* of memory after .*/] }
-    expect(line).to match(/\(pid #{grown}\) takes 2\d\d MB of memory after 1 request; .*: any new worker does/)
+    expect(line).to match(/\(pid #{grown}\) takes 2\d\d MB of memory after 1 request; .*: a new worker takes as much/)
   end
 
   it "is what a refork saves, and what its first worker is judged by" do
@@ -88,7 +88,7 @@ RSpec.describe "A system that does not tell what a process has for itself", once
     server.await_log(/max_memory_per_child.* has no effect/)
     expect(server.log.scan(/(\S+) has no effect: (.*)/)).to contain_exactly(*%w[max_memory max_memory_per_child refork].map { |word| [include(word), /smaps_rollup/] })
     server.signal(:URG)
-    server.await_log(%r{refork: nothing happens: this system does not tell what a process has for itself \(/proc/PID/smaps_rollup\)$})
+    server.await_log(%r{refork: nothing happens: this system does not tell the memory of a process \(/proc/PID/smaps_rollup\)$})
   end
 
   it "tells all the same what a cgroup takes, so that its limit is watched" do

@@ -1,31 +1,30 @@
 //! A fixed number of clients, each of which sends its next request when it has had its answer and paused.
+//!
+//! Each client is a task of its thread's runtime. The clients of a thread share their plan, their tally and the buffer for answers.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::AsFd;
+use std::net::SocketAddr;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{ppoll, PollFd, PollFlags};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollTimeout};
-use nix::sys::time::TimeSpec;
+use tokio::net::TcpStream;
+use tokio::task::LocalSet;
+use tokio::time::{sleep, timeout};
 
-use crate::client::{Client, Outcome, Profile, Request, Surroundings};
+use crate::gaps::Gap;
 use crate::options::Options;
-use crate::plan::Plan;
-use crate::response::Said;
-use crate::routers::Routers;
-use crate::tally::{Sample, Tally};
+use crate::plan::{uniform, Plan, Ticket};
+use crate::response::{Progress, Reader, Said};
+use crate::tally::{Failure, Sample, Tally};
 
 /// A client whose request failed pauses for so long at least: no server is hammered that cannot answer.
 const RECOVERY: Duration = Duration::from_millis(20);
-/// How often it looks for requests that take too long.
-const LOOK: Duration = Duration::from_millis(100);
-const LONGEST_WAIT: u8 = LOOK.as_millis() as u8;
 /// Bytes read at once.
 const BUFFER: usize = 64 * 1024;
+/// For how long Heroku's Router 2.0 keeps a connection on which nothing happens.
+const ROUTER_IDLE: Duration = Duration::from_secs(90);
 
 /// Plays the clients, then prints what came out.
 ///
@@ -37,13 +36,12 @@ const BUFFER: usize = 64 * 1024;
 pub fn run(options: &Options) -> io::Result<()> {
     let started = Instant::now();
     let played = thread::scope(|scope| {
-        let threads: Vec<_> = (0..options.threads)
-            .map(|number| scope.spawn(move || ClosedLoop::new(options, number, started)?.play()))
-            .collect();
-        threads
+        let threads: Vec<_> =
+            (0..options.threads).map(|number| scope.spawn(move || play(options, number, started))).collect();
+        let ended = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))))
-            .collect::<io::Result<Vec<_>>>()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))));
+        ended.collect::<io::Result<Vec<_>>>()
     })?;
     let ended = played.iter().map(|(_, ended)| *ended).max().unwrap_or(started);
     let mut tally = Tally::default();
@@ -55,291 +53,256 @@ pub fn run(options: &Options) -> io::Result<()> {
     Ok(())
 }
 
-/// The clients of one thread.
-struct ClosedLoop {
-    around: Surroundings,
-    plan: Plan,
-    clients: Vec<Client>,
-    /// When which client's pause is over.
-    pauses: BinaryHeap<Reverse<(Instant, usize)>>,
-    under_way: usize,
-    ended: Instant,
+/// Plays one thread's clients. Returns when the last answer came, too.
+fn play(options: &Options, thread: usize, started: Instant) -> io::Result<(Tally, Instant)> {
+    let seed = options.seed.wrapping_mul(options.threads as u64).wrapping_add(thread as u64);
+    let common = Rc::new(Common {
+        plan: RefCell::new(Plan::new(&options.kinds, seed)),
+        tally: RefCell::default(),
+        buffer: RefCell::new(vec![0; BUFFER]),
+        routers: RefCell::new((0..options.routers).map(|_| Vec::new()).collect()),
+        requests: requests(options),
+        pipeline: options.pipeline,
+        per_connection: options.per_connection,
+        patience: options.patience,
+        last_begin: started + options.duration,
+        last_number: options.requests,
+        ended: Cell::new(started),
+        seed,
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tasks = LocalSet::new();
+    let own = (thread..options.connections).step_by(options.threads);
+    let clients: Vec<_> =
+        own.map(|number| tasks.spawn_local(Client::new(options, number, common.clone()).play())).collect();
+    runtime.block_on(tasks.run_until(async {
+        for client in clients {
+            let (reconnects, mut gap) = client.await?;
+            gap.ends(common.ended.get());
+            common.tally.borrow_mut().add_client(reconnects, &gap);
+        }
+        Ok((common.tally.take(), common.ended.get()))
+    }))
+}
+
+/// What all clients of a thread share.
+struct Common {
+    plan: RefCell<Plan>,
+    tally: RefCell<Tally>,
+    buffer: RefCell<Vec<u8>>,
+    /// The connections that each router keeps and on which nothing is asked. A request comes to one of the routers by chance, as by a
+    /// load balancer. The router takes any of its idle connections, or makes one more.
+    routers: RefCell<Vec<Vec<(Instant, TcpStream)>>>,
+    /// The bytes of a request by kind: as a client sends it that keeps its connection, and as one does that connects anew.
+    requests: Vec<[Vec<u8>; 2]>,
+    pipeline: usize,
+    per_connection: u32,
+    patience: Duration,
     last_begin: Instant,
     /// Requests from this number on are not made.
     last_number: u64,
-    patience: Duration,
-    next_look: Instant,
-    /// Whether the batches under way at the end have been looked at.
-    counted: bool,
-    tally: Tally,
+    ended: Cell<Instant>,
+    seed: u64,
 }
 
-impl ClosedLoop {
-    fn new(options: &Options, thread: usize, now: Instant) -> io::Result<Self> {
-        let seed = options.seed.wrapping_mul(options.threads as u64).wrapping_add(thread as u64);
-        let around = Surroundings {
-            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            requests: requests(options),
-            buffer: vec![0; BUFFER],
-            routers: Routers::new(options.routers, seed),
-            pipeline: options.pipeline,
-            per_connection: options.per_connection,
-        };
-        let mut plan = Plan::new(&options.kinds, seed);
-        let own = (thread..options.connections).step_by(options.threads);
-        let clients: Vec<_> = own
-            .map(|number| profile(options, number))
-            .enumerate()
-            .map(|(key, profile)| Client::new(key as u64, profile, plan.take(profile.pause), now))
-            .collect();
-        let pauses = clients.iter().enumerate();
-        Ok(Self {
-            pauses: pauses.map(|(key, client)| Reverse((now + client.ticket.pause, key))).collect(),
-            around,
-            plan,
-            clients,
-            under_way: 0,
-            ended: now,
-            last_begin: now + options.duration,
-            last_number: options.requests.unwrap_or(u64::MAX),
-            patience: options.patience,
-            next_look: now + LOOK,
-            counted: false,
-            tally: Tally::default(),
-        })
+impl Common {
+    /// A connection that the request's router keeps and that the server has not closed.
+    fn borrow(&self, number: u64) -> Option<TcpStream> {
+        let router = self.router(number)?;
+        let mut routers = self.routers.borrow_mut();
+        let idle = &mut routers[router];
+        idle.retain(|(since, _)| since.elapsed() < ROUTER_IDLE);
+        let chance = uniform(self.seed, 3, number);
+        while !idle.is_empty() {
+            let (_, stream) = idle.swap_remove((chance * idle.len() as f64) as usize);
+            if is_open(&stream) {
+                return Some(stream);
+            }
+        }
+        None
     }
 
-    /// Returns what came out, and when the last request ended.
-    fn play(mut self) -> io::Result<(Tally, Instant)> {
-        let mut events = [EpollEvent::empty(); 64];
+    fn router(&self, number: u64) -> Option<usize> {
+        let count = self.routers.borrow().len();
+        (count > 0).then(|| (uniform(self.seed, 2, number) * count as f64) as usize)
+    }
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// One client, on one connection for as long as the server keeps it, or on a connection for each request.
+struct Client {
+    common: Rc<Common>,
+    address: SocketAddr,
+    reconnects: bool,
+    /// The mean of its pauses.
+    pause: Duration,
+    ticket: Ticket,
+    stream: Option<TcpStream>,
+    /// How many answers, or batches of them, have come on the connection: the server may close it at any time after the first.
+    answers: u32,
+    /// Answers of the batch under way that came while requests were still begun.
+    in_part: usize,
+    gap: Gap,
+}
+
+impl Client {
+    /// Clients are dealt to the addresses in turn; the last ones connect anew for each request.
+    fn new(options: &Options, number: usize, common: Rc<Common>) -> Self {
+        let reconnects = number >= options.connections - options.new_clients;
+        let pause = if reconnects { options.new_pause } else { options.pause };
+        let address = options.addresses[number % options.addresses.len()];
+        let ticket = common.plan.borrow_mut().take(pause);
+        Self {
+            common,
+            address,
+            reconnects,
+            pause,
+            ticket,
+            stream: None,
+            answers: 0,
+            in_part: 0,
+            gap: Gap::default(),
+        }
+    }
+
+    /// Makes requests until the time is over. Returns whether the client reconnects, and its gap.
+    async fn play(mut self) -> (bool, Gap) {
+        let common = self.common.clone();
+        let mut pause = self.ticket.pause;
+        let mut idle_since = Instant::now();
         loop {
-            let now = Instant::now();
-            self.begin_due(now);
-            if self.pauses.is_empty() && self.under_way == 0 {
-                return Ok(self.over());
+            if !pause.is_zero() && idle_since + pause < common.last_begin {
+                sleep(pause).await;
             }
-            let count = match self.wait(&mut events, now) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => 0,
-                Err(error) => return Err(error.into()),
+            let begun = Instant::now();
+            if begun.max(idle_since + pause) >= common.last_begin || self.ticket.number >= common.last_number
+            {
+                return (self.reconnects, self.gap);
+            }
+            self.gap.asks(begun);
+            let outcome = timeout(common.patience, self.exchange()).await.unwrap_or(Err(Failure::Timeout));
+            let now = Instant::now();
+            let recovery = match outcome {
+                Ok(said) => {
+                    self.note(&said, begun - idle_since, now - begun, now);
+                    Duration::ZERO
+                }
+                Err(failure) => {
+                    self.stream = None;
+                    common.tally.borrow_mut().fail(failure);
+                    RECOVERY
+                }
             };
-            for event in &events[..count] {
-                let key = event.data() as usize;
-                let outcome = self.clients[key].ready(&mut self.around);
-                self.settle(key, outcome);
-            }
-            self.give_up_overdue();
+            common.ended.set(now);
+            idle_since = now;
+            self.ticket = common.plan.borrow_mut().take(self.pause);
+            pause = self.ticket.pause.max(recovery);
         }
     }
 
-    fn over(mut self) -> (Tally, Instant) {
-        for client in &mut self.clients {
-            client.gap.ends(self.ended);
-            self.tally.add_client(client.profile.reconnects, &client.gap);
-        }
-        (self.tally, self.ended)
-    }
-
-    /// Begins the requests whose pause is over.
-    fn begin_due(&mut self, now: Instant) {
-        if now >= self.last_begin {
-            self.pauses.clear();
-            if !self.counted {
-                self.counted = true;
-                self.tally.add_parts(self.clients.iter().map(Client::answers_of_batch).sum());
-            }
-        }
-        while let Some(&Reverse((due, key))) = self.pauses.peek() {
-            if due > now {
-                break;
-            }
-            self.pauses.pop();
-            if self.clients[key].ticket.number < self.last_number {
-                let outcome = self.begin(key, Instant::now());
-                self.settle(key, outcome);
-            }
+    fn note(&mut self, said: &Said, pause: Duration, latency: Duration, now: Instant) {
+        self.gap.is_answered(now, Duration::from_micros(said.service_us.unwrap_or(0)));
+        let Ticket { number, kind, .. } = self.ticket;
+        let sample =
+            Sample { number, kind, reconnects: self.reconnects, pause, latency, service_us: said.service_us };
+        let mut tally = self.common.tally.borrow_mut();
+        let in_time = now < self.common.last_begin;
+        tally.add(sample, in_time);
+        if !in_time {
+            tally.add_parts(self.in_part);
         }
     }
 
-    fn begin(&mut self, key: usize, now: Instant) -> Outcome {
-        self.under_way += 1;
-        self.clients[key].begin(&mut self.around, now)
-    }
-
-    /// Notes the end of a request that has ended, and gives its client the next.
-    fn settle(&mut self, key: usize, mut outcome: Outcome) {
-        while outcome != Outcome::Pending {
-            let now = Instant::now();
-            let recovery = self.note(key, &outcome, now);
-            self.under_way -= 1;
-            self.ended = now;
-            let client = &mut self.clients[key];
-            client.ticket = self.plan.take(client.profile.pause);
-            client.idle_since = now;
-            let pause = client.ticket.pause.max(recovery);
-            if !pause.is_zero() {
-                self.pauses.push(Reverse((now + pause, key)));
-                return;
+    /// Connects where that is needed, sends the request and reads its answer.
+    async fn exchange(&mut self) -> Result<Said, Failure> {
+        let common = self.common.clone();
+        let mut reader = Reader::default();
+        let mut skipped = 0;
+        self.in_part = 0;
+        if let Some(stream) = common.borrow(self.ticket.number).filter(|_| !self.reconnects) {
+            (self.stream, self.answers) = (Some(stream), 1);
+        }
+        loop {
+            if self.stream.is_none() {
+                let stream = TcpStream::connect(self.address).await.map_err(|_| Failure::Connect)?;
+                stream.set_nodelay(true).map_err(|_| Failure::Connect)?;
+                (self.stream, self.answers) = (Some(stream), 0);
             }
-            if now >= self.last_begin || client.ticket.number >= self.last_number {
-                return;
+            match self.attempt(&mut reader, skipped).await {
+                Ok(Progress::Complete(said)) => {
+                    self.keep(&said);
+                    return if said.status == 200 { Ok(said) } else { Err(Failure::Status) };
+                }
+                // The server takes no more of them here: the others have to be sent again.
+                Ok(Progress::Cut(answers)) => skipped = answers,
+                // As any client does: a connection that was closed before the request came is no failure of it.
+                Err(_) if self.answers > 0 && reader.is_untouched() => {}
+                _ => return Err(Failure::Read),
             }
-            outcome = self.begin(key, now);
+            self.stream = None;
         }
     }
 
-    /// Returns how long the client pauses at least.
-    fn note(&mut self, key: usize, outcome: &Outcome, now: Instant) -> Duration {
-        match outcome {
-            Outcome::Pending => Duration::ZERO,
-            Outcome::Answered(said) => {
-                self.note_answer(key, said, now);
-                Duration::ZERO
+    async fn attempt(&mut self, reader: &mut Reader, skipped: usize) -> io::Result<Progress> {
+        let stream = self.stream.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let request = &self.common.requests[self.ticket.kind][usize::from(self.reconnects)];
+        let mut left = &request[request.len() / self.common.pipeline * skipped..];
+        while !left.is_empty() {
+            match stream.try_write(left) {
+                Ok(sent) => left = &left[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => stream.writable().await?,
+                Err(error) => return Err(error),
             }
-            Outcome::Failed(failure) => {
-                self.tally.fail(*failure);
-                RECOVERY
+        }
+        loop {
+            stream.readable().await?;
+            // No other client runs while the buffer is borrowed: nothing is awaited here.
+            let mut buffer = self.common.buffer.borrow_mut();
+            let bytes = match stream.try_read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error),
+            };
+            let progress = reader.take(&buffer[..bytes], self.common.pipeline);
+            if self.common.pipeline > 1 && Instant::now() < self.common.last_begin {
+                self.in_part = reader.answers();
+            }
+            if progress != Progress::Partial {
+                return Ok(progress);
             }
         }
     }
 
-    fn note_answer(&mut self, key: usize, said: &Said, now: Instant) {
-        let client = &mut self.clients[key];
-        client.gap.is_answered(now, Duration::from_micros(said.service_us.unwrap_or(0)));
-        let sample = Sample {
-            number: client.ticket.number,
-            kind: client.ticket.kind,
-            reconnects: client.profile.reconnects,
-            // What it was, not what it should have been.
-            pause: client.begun.duration_since(client.idle_since),
-            latency: now.duration_since(client.begun),
-            service_us: said.service_us,
-        };
-        self.tally.add(sample, now < self.last_begin);
-    }
-
-    fn give_up_overdue(&mut self) {
-        let now = Instant::now();
-        if now < self.next_look {
+    /// Keeps the connection, gives it back to its router, or closes it.
+    fn keep(&mut self, said: &Said) {
+        self.answers += 1;
+        let stream = self.stream.take();
+        if !said.keeps || said.status != 200 || self.reconnects || self.answers >= self.common.per_connection
+        {
             return;
         }
-        self.next_look = now + LOOK;
-        for key in 0..self.clients.len() {
-            let client = &mut self.clients[key];
-            if client.waits && now.duration_since(client.begun) > self.patience {
-                let outcome = client.give_up();
-                self.settle(key, outcome);
+        match (self.common.router(self.ticket.number), stream) {
+            (Some(router), Some(stream)) => {
+                self.common.routers.borrow_mut()[router].push((Instant::now(), stream))
             }
+            (_, stream) => self.stream = stream,
         }
-    }
-
-    /// Waits for events, or until the next pause is over. That is not left to epoll_wait(2), which counts in milliseconds: requests
-    /// would come in bursts, one in each.
-    fn wait(&self, events: &mut [EpollEvent], now: Instant) -> nix::Result<usize> {
-        let epoll = &self.around.epoll;
-        let Some(left) = self.pause_left(now) else { return epoll.wait(events, LONGEST_WAIT) };
-        if ppoll(&mut [PollFd::new(epoll.0.as_fd(), PollFlags::POLLIN)], Some(left), None)? == 0 {
-            return Ok(0);
-        }
-        epoll.wait(events, EpollTimeout::ZERO)
-    }
-
-    /// How long to wait for the next pause's end, if anybody pauses.
-    fn pause_left(&self, now: Instant) -> Option<TimeSpec> {
-        let Reverse((due, _)) = self.pauses.peek()?;
-        Some(TimeSpec::from_duration(due.duration_since(now).min(LOOK)))
     }
 }
 
-/// Clients are dealt to the addresses in turn; the last ones connect anew for each request.
-fn profile(options: &Options, number: usize) -> Profile {
-    let reconnects = number >= options.connections - options.new_clients;
-    let new_pause = options.new_pause.filter(|_| reconnects);
-    Profile {
-        address: options.addresses[number % options.addresses.len()],
-        reconnects,
-        pause: new_pause.unwrap_or(options.pause),
-    }
-}
-
-fn requests(options: &Options) -> Vec<Request> {
+fn requests(options: &Options) -> Vec<[Vec<u8>; 2]> {
     if !options.requests_bytes.is_empty() {
         let bytes = options.requests_bytes.iter().map(|one| one.repeat(options.pipeline));
-        return bytes.map(|bytes| Request { kept: bytes.clone(), last: bytes }).collect();
+        return bytes.map(|bytes| [bytes.clone(), bytes]).collect();
     }
-    let request = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n");
-    let kinds = options.kinds.iter();
+    let request =
+        |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes();
+    let kinds = options.kinds.iter().map(|kind| &kind.path);
     kinds
-        .map(|kind| Request {
-            kept: request(&kind.path, "").repeat(options.pipeline).into_bytes(),
-            last: request(&kind.path, "Connection: close\r\n").into_bytes(),
-        })
+        .map(|path| [request(path, "").repeat(options.pipeline), request(path, "Connection: close\r\n")])
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::TcpListener;
-
-    use super::*;
-    use crate::patience::patience;
-
-    const SEED: u64 = 7;
-    const REQUESTS: usize = 100;
-
-    /// Answers this many requests on one connection.
-    fn serve(listener: &TcpListener) {
-        let (mut client, _) = listener.accept().expect("a client");
-        let lines = BufReader::new(client.try_clone().expect("a copy")).lines().map_while(Result::ok);
-        for _ in lines.filter(String::is_empty).take(REQUESTS) {
-            client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").expect("written");
-        }
-    }
-
-    #[test]
-    fn a_client_begins_its_next_request_when_its_pause_is_over_and_not_at_the_next_millisecond() {
-        let line = "closed-loop --address 127.0.0.1:9 --path / --connections 2 --pause-ms 3.5 --seconds 20";
-        let options = Options::parse(line.split(' ').map(String::from)).expect("options");
-        let now = Instant::now();
-        let mut clients = ClosedLoop::new(&options, 0, now).expect("a loop");
-        clients.pauses.clear();
-        assert_eq!(clients.pause_left(now), None);
-        clients.pauses.push(Reverse((now + Duration::from_secs(1), 0)));
-        assert_eq!(clients.pause_left(now), Some(TimeSpec::from_duration(LOOK)));
-        clients.pauses.push(Reverse((now + Duration::from_nanos(3_141_592), 1)));
-        assert_eq!(clients.pause_left(now), Some(TimeSpec::new(0, 3_141_592)));
-        let later = now + Duration::from_millis(5);
-        assert_eq!(clients.pause_left(later), Some(TimeSpec::new(0, 0)));
-    }
-
-    #[test]
-    fn no_pause_is_shorter_than_it_was_to_be() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-        let address = listener.local_addr().expect("an address");
-        let line = format!(
-            "closed-loop --address {address} --path / --pause-ms 3.5 --requests {REQUESTS} --seconds {} --seed {SEED}",
-            patience().as_secs()
-        );
-        let options = Options::parse(line.split(' ').map(String::from)).expect("options");
-        let trace = std::env::temp_dir().join(format!("fastrack-load-{}", std::process::id()));
-        thread::scope(|scope| {
-            scope.spawn(|| serve(&listener));
-            let (tally, _) =
-                ClosedLoop::new(&options, 0, Instant::now()).expect("a loop").play().expect("played");
-            tally.write_trace(&trace).expect("written");
-        });
-        let text = std::fs::read_to_string(&trace).expect("a trace");
-        std::fs::remove_file(&trace).expect("removed");
-        let pauses =
-            text.lines().map(|line| line.split(' ').nth(2).and_then(|us| us.parse().ok()).expect("a pause"));
-        let mut plan = Plan::new(&options.kinds, SEED);
-        let pauses: Vec<u128> = pauses.collect();
-        let planned: Vec<_> = pauses.iter().map(|_| plan.take(options.pause).pause.as_micros()).collect();
-        assert_eq!(pauses.len(), REQUESTS);
-        assert!(
-            pauses.iter().zip(&planned).all(|(pause, planned)| pause >= planned),
-            "{pauses:?} {planned:?}"
-        );
-    }
 }

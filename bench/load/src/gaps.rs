@@ -92,64 +92,27 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn served(gap: Gap) -> Served {
+    #[test]
+    fn counts_from_the_first_request_that_failed_and_not_what_the_app_took() {
+        let (start, mut gap) = (Instant::now(), Gap::default());
+        for asked in [0, 400, 800] {
+            gap.asks(start + ms(asked));
+        }
+        gap.is_answered(start + ms(2_500), ms(1_000));
+        gap.asks(start + ms(3_000));
+        gap.ends(start + ms(3_030));
         let mut served = Served::default();
         served.add(&gap);
-        served
+        assert_eq!(served, Served { clients: 1, every_second: 0, longest: ms(1_500) });
     }
 
     #[test]
-    fn keeps_the_longest_wait() {
-        let (start, mut gap) = (Instant::now(), Gap::default());
-        for (asked, answered) in [(0, 5), (10, 40), (100, 101)] {
-            gap.asks(start + ms(asked));
-            gap.is_answered(start + ms(answered), Duration::ZERO);
-        }
-        assert_eq!(served(gap), Served { clients: 1, every_second: 1, longest: ms(30) });
-    }
-
-    #[test]
-    fn sees_a_client_that_is_never_answered() {
-        let (start, mut gap) = (Instant::now(), Gap::default());
-        gap.asks(start);
-        gap.ends(start + ms(1_001));
-        assert_eq!(served(gap), Served { clients: 1, every_second: 0, longest: ms(1_001) });
-    }
-
-    #[test]
-    fn counts_from_the_first_request_that_failed() {
-        let (start, mut gap) = (Instant::now(), Gap::default());
-        for asked in [0, 400, 800, 1_200] {
-            gap.asks(start + ms(asked));
-        }
-        gap.is_answered(start + ms(1_300), Duration::ZERO);
-        assert_eq!(served(gap).every_second, 0);
-    }
-
-    #[test]
-    fn allows_for_the_time_that_the_app_took() {
-        let (start, mut gap) = (Instant::now(), Gap::default());
-        gap.asks(start);
-        gap.is_answered(start + ms(2_500), ms(2_000));
-        assert_eq!(served(gap), Served { clients: 1, every_second: 1, longest: ms(500) });
-    }
-
-    #[test]
-    fn takes_a_client_that_never_asked_for_one_that_is_served() {
-        let mut gap = Gap::default();
-        gap.ends(Instant::now());
-        assert_eq!(served(gap).every_second, 1);
-    }
-
-    #[test]
-    fn adds_up() {
-        let mut one = Served::default();
+    fn adds_up_and_takes_a_client_that_never_asked_for_one_that_is_served() {
+        let (mut one, mut other) = (Served::default(), Served::default());
         one.add_wait(ms(1_500));
-        let mut other = Served::default();
-        other.add_wait(ms(1_000));
+        one.add(&Gap::default());
         other.add_unanswered(ms(3));
         let both = one.plus(other);
-        assert_eq!(both, Served { clients: 3, every_second: 1, longest: ms(1_500) });
         assert_eq!(both.json(), r#""clients":3,"served_every_second":1,"longest_gap_us":1500000"#);
     }
 }

@@ -1,45 +1,32 @@
-//! The clients of the benchmark: ones that send a request when they have their answer, slow ones, idle ones.
-//!
-//! Each command prints one line of JSON when it is done. All of them are loops over epoll or few connections, so that they
-//! take little of the cores that they share with the server.
+//! The clients of the benchmark: `closed-loop` clients send a request when they have their answer, `trickle` clients send or read slowly,
+//! `hold` clients keep an idle connection. Each command prints lines of JSON.
 
-mod client;
+mod bystanders;
 mod closed_loop;
-mod connection;
-mod descriptors;
 mod gaps;
-mod hold;
 mod options;
 mod plan;
 mod response;
-mod routers;
-mod standard_input;
 mod tally;
-mod trickle;
 
-#[cfg(test)]
-#[path = "../../../crates/sys/tests/patience/mod.rs"]
-mod patience;
-
-use std::io;
 use std::process::ExitCode;
 
-use crate::options::{Command, Options};
+use crate::options::Options;
 
 fn main() -> ExitCode {
-    match Options::parse(std::env::args().skip(1)).and_then(|options| run(&options)) {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let played = Options::parse(words).and_then(|options| match command.as_str() {
+        "closed-loop" => closed_loop::run(&options),
+        "trickle" => bystanders::trickle(&options),
+        "hold" => bystanders::hold(&options),
+        _ => Err(std::io::Error::other("usage: load closed-loop|trickle|hold --NAME VALUE...")),
+    });
+    match played {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("load: {error}");
             ExitCode::FAILURE
         }
-    }
-}
-
-fn run(options: &Options) -> io::Result<()> {
-    match options.command {
-        Command::ClosedLoop => closed_loop::run(options),
-        Command::Trickle => trickle::run(options),
-        Command::Hold => hold::run(options),
     }
 }

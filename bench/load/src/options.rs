@@ -1,21 +1,10 @@
 //! The command line.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// What to play.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// Clients that send their next request when they have their answer, and have paused.
-    ClosedLoop,
-    /// Clients that send their head, or read their answer, a few bytes at a time.
-    Trickle,
-    /// Clients that make one request and then keep their connection.
-    Hold,
-}
 
 /// What is asked for, and how often in proportion to the others.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,176 +18,144 @@ pub struct Kind {
 /// What the command line asked for.
 #[derive(Debug)]
 pub struct Options {
-    /// What to play.
-    pub command: Command,
     /// Where the server listens; clients are shared out over these (only `closed-loop` knows more than one).
     pub addresses: Vec<SocketAddr>,
     /// The requests; one at least.
     pub kinds: Vec<Kind>,
     /// How many clients (`closed-loop`, `hold`).
     pub connections: usize,
-    /// How many of the clients connect anew for each request (`closed-loop`).
+    /// How many of the clients connect anew for each request.
     pub new_clients: usize,
-    /// How many routers keep the connections instead of the clients (`closed-loop`); 0 for none.
+    /// How many routers keep the connections instead of the clients; 0 for none.
     pub routers: usize,
-    /// How many threads play the clients (`closed-loop`). With more than one, each has a sequence of its own.
+    /// How many threads play the clients. Each thread has a sequence of requests of its own.
     pub threads: usize,
-    /// For how long new requests are begun (`closed-loop`), or connections made (`hold`).
+    /// For how long requests are begun (`closed-loop`), or connections made (`hold`).
     pub duration: Duration,
-    /// The mean of a client's exponential pause before a request (`closed-loop`).
+    /// The mean of a client's exponential pause before a request.
     pub pause: Duration,
-    /// The same for the clients that connect anew; `pause` when it is not given.
-    pub new_pause: Option<Duration>,
-    /// After how many requests no more are begun (`closed-loop`).
-    pub requests: Option<u64>,
-    /// The bytes to send instead of a GET of the paths, which then are but names: none, or those of each path (`closed-loop`).
+    /// The same for the clients that connect anew.
+    pub new_pause: Duration,
+    /// After how many requests no more are begun.
+    pub requests: u64,
+    /// The bytes to send instead of a GET of the paths, which then are names only: none, or those of each path.
     pub requests_bytes: Vec<Vec<u8>>,
-    /// How many requests a client sends at once, before it waits for their answers (`closed-loop`).
+    /// How many requests a client sends at once, before it waits for their answers.
     pub pipeline: usize,
-    /// After how many answers, or batches of them, a client closes its connection and makes another (`closed-loop`).
-    pub per_connection: Option<u32>,
-    /// Until an answer counts as none (`closed-loop`).
+    /// After how many answers, or batches of them, a client closes its connection and makes another.
+    pub per_connection: u32,
+    /// Until an answer counts as none.
     pub patience: Duration,
-    /// Of the sequence of requests and pauses (`closed-loop`).
+    /// Of the sequence of requests and pauses.
     pub seed: u64,
-    /// Where to write a line for each request (`closed-loop`).
-    pub trace: Option<PathBuf>,
-    /// How many clients send slowly, and how many read slowly (`trickle`).
+    /// Where to write a line for each request.
+    pub trace: Option<String>,
+    /// How many clients send slowly (`trickle`).
     pub senders: usize,
-    /// See `senders`.
+    /// How many clients read slowly (`trickle`).
     pub readers: usize,
-    /// The time between two steps of a slow client, and how many bytes it takes in each (`trickle`).
+    /// The time between two steps of a slow client.
     pub interval: Duration,
-    /// See `interval`.
+    /// How many bytes a slow client takes in each step.
     pub bytes: usize,
 }
 
-const USAGE: &str = "usage: load closed-loop|trickle|hold --address ADDRESS:PORT... [--path /PATH[=WEIGHT]]... \
-    [--connections N] [--new N] [--routers N] [--threads N] [--seconds S] [--requests N] [--pause-ms MS] [--new-pause-ms MS] \
-    [--patience-s S] [--request FILE]... [--pipeline N] [--per-connection N] [--seed N] [--trace FILE] \
-    [--senders N] [--readers N] [--interval-ms MS] [--bytes N]";
-
 impl Options {
-    /// Reads `arguments` (the program's name left out).
+    /// Reads the words after the command: `--NAME VALUE` each. The fields' defaults are here.
     ///
     /// # Errors
-    /// One line that names the argument which is unknown, incomplete or missing.
+    /// One line that names the argument which is unknown, incomplete or wrong.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> io::Result<Self> {
-        let mut options = Self::of(command(arguments.next().as_deref())?);
+        let mut words = Words::default();
         while let Some(name) = arguments.next() {
             let value = arguments.next().ok_or_else(|| wrong(&name))?;
-            match name.as_str() {
-                "--address" => options.addresses.push(parsed(&name, &value)?),
-                "--path" => options.kinds.push(kind(&name, &value)?),
-                "--connections" => options.connections = parsed(&name, &value)?,
-                "--new" => options.new_clients = parsed(&name, &value)?,
-                "--routers" => options.routers = parsed(&name, &value)?,
-                "--threads" => options.threads = parsed(&name, &value)?,
-                "--requests" => options.requests = Some(parsed(&name, &value)?),
-                "--request" => options.requests_bytes.push(std::fs::read(&value)?),
-                "--pipeline" => options.pipeline = parsed(&name, &value)?,
-                "--per-connection" => options.per_connection = Some(parsed(&name, &value)?),
-                "--patience-s" => options.patience = seconds(&name, &value, 1.0)?,
-                "--new-pause-ms" => options.new_pause = Some(seconds(&name, &value, 1e3)?),
-                "--seconds" => options.duration = seconds(&name, &value, 1.0)?,
-                "--pause-ms" => options.pause = seconds(&name, &value, 1e3)?,
-                "--seed" => options.seed = parsed(&name, &value)?,
-                "--trace" => options.trace = Some(value.into()),
-                "--senders" => options.senders = parsed(&name, &value)?,
-                "--readers" => options.readers = parsed(&name, &value)?,
-                "--interval-ms" => options.interval = seconds(&name, &value, 1e3)?,
-                "--bytes" => options.bytes = parsed(&name, &value)?,
-                _ => return Err(wrong(&name)),
-            }
+            words.0.entry(name).or_default().push(value);
         }
-        if options.kinds.is_empty() {
-            options.kinds.push(Kind { path: "/".into(), weight: 1 });
-        }
+        let pause = words.seconds("--pause-ms", 0.0, 1e3)?;
+        let files: Vec<String> = words.all("--request")?;
+        let kinds = words.0.remove("--path").unwrap_or_else(|| vec!["/".into()]);
+        let options = Self {
+            addresses: words.all("--address")?,
+            kinds: kinds.iter().map(|value| kind(value)).collect::<io::Result<_>>()?,
+            connections: words.one("--connections", 1)?,
+            new_clients: words.one("--new", 0)?,
+            routers: words.one("--routers", 0)?,
+            threads: words.one("--threads", 1)?,
+            duration: words.seconds("--seconds", 1.0, 1.0)?,
+            pause,
+            new_pause: words.seconds("--new-pause-ms", pause.as_secs_f64() * 1e3, 1e3)?,
+            requests: words.one("--requests", u64::MAX)?,
+            requests_bytes: files.iter().map(std::fs::read).collect::<io::Result<_>>()?,
+            pipeline: words.one("--pipeline", 1)?,
+            per_connection: words.one("--per-connection", u32::MAX)?,
+            patience: words.seconds("--patience-s", 10.0, 1.0)?,
+            seed: words.one("--seed", 0)?,
+            trace: words.all("--trace")?.pop(),
+            senders: words.one("--senders", 0)?,
+            readers: words.one("--readers", 0)?,
+            interval: words.seconds("--interval-ms", 1e3, 1e3)?,
+            bytes: words.one("--bytes", 1)?,
+        };
+        words.0.keys().next().map_or(Ok(()), |name| Err(wrong(name)))?;
         options.refuse_nonsense()?;
         Ok(options)
     }
 
     fn refuse_nonsense(&self) -> io::Result<()> {
+        let several = self.threads > 1;
         let nonsense = [
             ("--address", self.addresses.is_empty()),
             ("--new", self.new_clients > self.connections),
             ("--threads", self.threads == 0),
-            // Whoever connects anew for each request has none to send after it.
+            // A client that connects anew for each request has none to send after it.
             ("--pipeline", self.pipeline == 0 || self.pipeline > 1 && self.new_clients > 0),
             // A connection of a router has had the answers of many clients.
             (
                 "--per-connection",
-                self.per_connection == Some(0) || self.per_connection.is_some() && self.routers > 0,
+                self.per_connection == 0 || self.per_connection < u32::MAX && self.routers > 0,
             ),
             ("--request", !self.requests_bytes.is_empty() && self.requests_bytes.len() != self.kinds.len()),
-            // What is kept to one address does not lead to another.
+            // A router keeps its connections to one address.
             ("--routers", self.routers > 0 && self.addresses.len() > 1),
             // The numbers of several sequences would come twice.
-            ("--trace", self.trace.is_some() && self.threads > 1),
-            ("--requests", self.requests.is_some() && self.threads > 1),
+            ("--trace", self.trace.is_some() && several),
+            ("--requests", self.requests < u64::MAX && several),
         ];
         nonsense.iter().find(|(_, is)| *is).map_or(Ok(()), |(name, _)| Err(wrong(name)))
     }
-
-    fn of(command: Command) -> Self {
-        Self {
-            command,
-            addresses: Vec::new(),
-            kinds: Vec::new(),
-            connections: 1,
-            new_clients: 0,
-            routers: 0,
-            threads: 1,
-            duration: Duration::from_secs(1),
-            pause: Duration::ZERO,
-            new_pause: None,
-            requests: None,
-            requests_bytes: Vec::new(),
-            pipeline: 1,
-            per_connection: None,
-            patience: Duration::from_secs(10),
-            seed: 0,
-            trace: None,
-            senders: 0,
-            readers: 0,
-            interval: Duration::from_secs(1),
-            bytes: 1,
-        }
-    }
 }
 
-fn command(name: Option<&str>) -> io::Result<Command> {
-    match name {
-        Some("closed-loop") => Ok(Command::ClosedLoop),
-        Some("trickle") => Ok(Command::Trickle),
-        Some("hold") => Ok(Command::Hold),
-        _ => Err(wrong("the command")),
+/// The values by name. What is asked for is taken out.
+#[derive(Default)]
+struct Words(HashMap<String, Vec<String>>);
+
+impl Words {
+    fn all<T: FromStr>(&mut self, name: &str) -> io::Result<Vec<T>> {
+        let values = self.0.remove(name).unwrap_or_default();
+        values.iter().map(|value| value.parse().map_err(|_| wrong(name))).collect()
+    }
+
+    fn one<T: FromStr>(&mut self, name: &str, default: T) -> io::Result<T> {
+        Ok(self.all(name)?.pop().unwrap_or(default))
+    }
+
+    /// A time in units of which a second has `parts`.
+    fn seconds(&mut self, name: &str, default: f64, parts: f64) -> io::Result<Duration> {
+        Duration::try_from_secs_f64(self.one(name, default)? / parts).map_err(|_| wrong(name))
     }
 }
 
 /// `/path`, or `/path=weight`.
-fn kind(name: &str, value: &str) -> io::Result<Kind> {
+fn kind(value: &str) -> io::Result<Kind> {
     let (path, weight) = value.split_once('=').unwrap_or((value, "1"));
-    let weight = parsed(name, weight)?;
-    if weight == 0 || !path.starts_with('/') {
-        return Err(wrong(name));
+    match weight.parse() {
+        Ok(weight) if weight > 0 && path.starts_with('/') => Ok(Kind { path: path.into(), weight }),
+        _ => Err(wrong("--path")),
     }
-    Ok(Kind { path: path.into(), weight })
-}
-
-/// `value` in units of which a second has `parts`.
-fn seconds(name: &str, value: &str, parts: f64) -> io::Result<Duration> {
-    let number: f64 = parsed(name, value)?;
-    Duration::try_from_secs_f64(number / parts).map_err(|_| wrong(name))
-}
-
-fn parsed<T: FromStr>(name: &str, value: &str) -> io::Result<T> {
-    value.parse().map_err(|_| wrong(name))
 }
 
 fn wrong(name: &str) -> io::Error {
-    let message = format!("{name} is unknown, missing or has no fitting value; {USAGE}");
-    io::Error::new(io::ErrorKind::InvalidInput, message)
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is unknown, missing or has no fitting value"))
 }
 
 #[cfg(test)]
@@ -206,43 +163,30 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> io::Result<Options> {
-        Options::parse(line.split(' ').map(String::from))
+        Options::parse(line.split_whitespace().map(String::from))
     }
 
     #[test]
     fn reads_paths_with_weights_and_times() {
-        let line =
-            "closed-loop --address 127.0.0.1:80 --path /fast=95 --path /slow=5 --pause-ms 2.5 --seconds 0.3";
-        let options = parse(line).unwrap();
+        let options = parse("--address 127.0.0.1:80 --path /fast=95 --path /slow=5 --pause-ms 2.5").unwrap();
         assert_eq!(options.kinds[1], Kind { path: "/slow".into(), weight: 5 });
-        assert_eq!(
-            (options.pause, options.duration),
-            (Duration::from_micros(2_500), Duration::from_millis(300))
-        );
+        assert_eq!((options.pause, options.new_pause.as_micros()), (Duration::from_micros(2_500), 2_500));
     }
 
     #[test]
     fn refuses_what_it_does_not_understand() {
         for line in [
-            "walk --address 127.0.0.1:80",
-            "hold",
-            "hold --address",
-            "hold --address here",
-            "hold --address 127.0.0.1:80 --path fast",
-            "hold --address 127.0.0.1:80 --path /fast=0",
-            "closed-loop --address 127.0.0.1:80 --pause-ms -1",
-            "closed-loop --address 127.0.0.1:80 --connections 2 --new 3",
-            "closed-loop --address 127.0.0.1:80 --threads 0",
-            "closed-loop --address 127.0.0.1:80 --address 127.0.0.1:81 --routers 2",
-            "closed-loop --address 127.0.0.1:80 --threads 2 --requests 9",
-            "closed-loop --address 127.0.0.1:80 --request /no/such/file",
-            "closed-loop --address 127.0.0.1:80 --path /a --path /b --request /dev/null",
-            "closed-loop --address 127.0.0.1:80 --pipeline 0",
-            "closed-loop --address 127.0.0.1:80 --pipeline 2 --new 1",
-            "closed-loop --address 127.0.0.1:80 --per-connection 0",
-            "hold --address 127.0.0.1:80 --often 3",
+            "--address here",
+            "--address",
+            "--path fast",
+            "--path /a=0",
+            "--pause-ms -1",
+            "--new 3",
+            "--often 3",
+            "--pipeline 0",
         ] {
-            assert!(parse(line).is_err(), "{line}");
+            assert!(parse(&format!("--address 127.0.0.1:80 {line}")).is_err(), "{line}");
         }
+        assert!(parse("").is_err());
     }
 }

@@ -102,10 +102,4 @@ mod tests {
         // exp(-2) of them.
         assert!((2_400..3_000).contains(&longer), "{longer}");
     }
-
-    #[test]
-    fn pauses_never_when_the_mean_is_nothing() {
-        let mut plan = Plan::new(&[Kind { path: "/".into(), weight: 1 }], 3);
-        assert!((0..100).all(|_| plan.take(Duration::ZERO).pause.is_zero()));
-    }
 }

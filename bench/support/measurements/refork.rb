@@ -10,7 +10,7 @@ module Bench
     # servers have no such command.
     class Refork
       # Seconds in which all workers must be forked anew, and between two looks.
-      PATIENCE = 60
+      PATIENCE = 180
       STEP = 0.05
       # Seconds of a load, as a multiple of the usual ones.
       STRETCH = 2

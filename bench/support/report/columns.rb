@@ -76,11 +76,11 @@ module Bench
       # Heading, reference, measurement.
       RATIOS = {
         "load" => [
-          ["CPU to limit", "limit", "cpu_us"], ["CPU to nginx", "nginx", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"],
-          ["requests/s to limit", "limit", "rps"], ["requests/s to unicorn", "unicorn", "rps"]
+          ["CPU to nginx", "nginx", "cpu_us"], ["CPU to unicorn", "unicorn", "cpu_us"], ["requests/s to nginx", "nginx", "rps"],
+          ["requests/s to unicorn", "unicorn", "rps"]
         ],
         "keepalive" => [
-          ["CPU to limit", "limit", "cpu_us"], ["requests/s to limit", "limit", "rps"],
+          ["CPU to nginx", "nginx", "cpu_us"], ["requests/s to nginx", "nginx", "rps"],
           ["requests/s to puma", "puma", "rps"]
         ],
         "gc-heap" => [

@@ -171,11 +171,9 @@ module Soak
 
     # --- ends of workers
 
-    # Its request gets 502, unless a part of the response has left. Its other clients go on elsewhere, unless the signal finds
-    # the worker at its connections: nobody can hand these over then.
     def abort_worker
       pid = any_worker or return
-      @record.act("abort_worker", :"502", *BROKEN) do
+      @record.act("abort_worker", *BROKEN) do
         @server.signal(:ABRT, to: pid)
         await_end(pid)
       end

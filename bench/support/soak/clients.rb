@@ -12,8 +12,10 @@ module Soak
       garbage: [1, 2.0], raising: [1, 2.0], ending: [1, 8.0], hanging: [1, 20.0], mischief: [1, 3.0], named: [4, 0.2]
     }.freeze
 
-    # What becomes of requests beside one that ends their process, or that keeps Ruby's lock until it is ended.
-    ENDED_BESIDE = %i[502 cut].freeze
+    # What becomes of the clients of a worker that crashes or calls exit!.
+    ENDED = %i[unanswered cut].freeze
+
+    # What becomes of requests beside one that keeps Ruby's lock until it is ended.
     HELD_BESIDE = %i[504 cut].freeze
 
     QUICK = %w[/ /work /burn].freeze
@@ -215,7 +217,7 @@ module Soak
 
     def ending
       path = %w[/exit /segv /exec /daemon].sample(random: random)
-      beside_others(path, *ENDED_BESIDE) { connection { |one| expect(one, 502, sent: request(path)) } }
+      @record.act(path, *ENDED) { connection { |one| expect(one, :none, sent: request(path)) } }
     end
 
     def hanging

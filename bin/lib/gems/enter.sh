@@ -20,10 +20,4 @@ mount --rbind /dev "$root/dev"
 cp -R "$gem" "$repo"/bin/lib/gems/{smoke.rb,deploy.rb,rails.ru} "$repo/examples/heroku" "$root/gems/"
 cp "$repo/examples/hello/config.ru" "$root/gems/hello.ru"
 cp "$repo/examples/sinatra/config.ru" "$root/gems/sinatra.ru"
-settings=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8)
-if [ -n "${EMULATOR:-}" ]; then
-  cp "$EMULATOR" "$root/gems/emulator"
-  settings+=(SMOKE_EMULATOR=/gems/emulator SMOKE_SECONDS=600)
-  set -- /gems/emulator "$@"
-fi
-exec env -i "${settings[@]}" chroot "$root" "$@"
+exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot "$root" "$@"

@@ -2,8 +2,8 @@
 # The lane `gems`: builds the gems for Linux, installs them into bare systems, and serves apps there. Run by bin/test.
 #
 # A bare system is a Debian root with Ruby, Rack, Sinatra and Rails, without a compiler, without Ruby's headers, and without a
-# network (unshare -n). For aarch64 it is entered through qemu-user. The gems for musl are loaded by musl's loader. A Ruby that
-# Debian has no packages of is built from its release, once (built_root.sh); its root has Sinatra, and no Rails.
+# network (unshare -n). The files for other systems are looked at: the workflow runs
+# them.
 set -uo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -12,8 +12,6 @@ set -uo pipefail
 . "$repo/bin/lib/lane.sh"
 # shellcheck source-path=SCRIPTDIR
 . "$repo/bin/lib/gems/roots.sh"
-# shellcheck source-path=SCRIPTDIR
-. "$repo/bin/lib/gems/releases.sh"
 # shellcheck disable=SC2154
 mount_point=$cache/mnt
 
@@ -21,8 +19,7 @@ mount_point=$cache/mnt
 lane=gems
 can_have_root
 unshare -n true 2>/dev/null || unavailable "no network namespaces (unshare -n)"
-have readelf || unavailable "it takes binutils"
-
+{ have readelf && have llvm-objdump; } || unavailable "it takes binutils and llvm"
 [ "$(uname -m)" = x86_64 ] || unavailable "it takes an x86_64 machine"
 
 passed=0
@@ -56,17 +53,11 @@ in_root() {
   unshare -mn bash "$repo/bin/lib/gems/enter.sh" "$root" "$mount_point" "$repo" "$gem" "$@"
 }
 
-# serve SUITE ARCHITECTURE RUBY GEM [EMULATOR]: installs the gem in a root and serves the apps.
+# serve SUITE RUBY GEM: installs the gem in a root and serves the apps.
 serve() {
-  local suite=$1 architecture=$2 program=$3
-  EMULATOR=${5:-} serve_in "$(root_path "$suite" "$architecture")" "$program" "$4"
-}
-
-# serve_in ROOT RUBY GEM: the same
-serve_in() {
   local gem
   gem=$(package "$3")
-  in_root "$1" "$gem" "$2" /gems/smoke.rb --bare "/gems/${gem##*/}" "${apps[@]}" ${with_rails:+"$rails"}
+  in_root "$(root_path "$1")" "$gem" "$2" /gems/smoke.rb --bare "/gems/${gem##*/}" "${apps[@]}" ${with_rails:+"$rails"}
 }
 
 # deploy ROOT GEM: as Heroku does it, up to the end of the dyno.
@@ -76,38 +67,19 @@ deploy() {
   in_root "$1" "$gem" /bin/sh -c "ruby /gems/smoke.rb --bare '/gems/${gem##*/}' && ruby /gems/deploy.rb '/gems/${gem##*/}' /gems/heroku"
 }
 
-# built_root SERIES: the root of a Ruby that Debian has no packages of; of another release, or by another script, it is another one.
-built_root() { echo "$cache/roots/ruby$1-$(cat "$(release "$1")" "$repo/bin/lib/gems/built_root.sh" | cksum | cut -d' ' -f1)"; }
-
-make_built_root() {
-  local root
-  root=$(built_root "$1")
-  [ ! -d "$root" ] || return 0
-  say "building Ruby $1 and a root for it, $root (some minutes; its log is beside it)"
-  mkdir -p "$cache/roots"
-  rm -rf --one-file-system "$root.making"
-  if ! bash "$repo/bin/lib/gems/built_root.sh" "$(release "$1")" "$cache" "$root.making" >"$root.log" 2>&1; then
-    tail -n 20 "$root.log" >&2
-    return 1
-  fi
-  mv "$root.making" "$root"
-}
-
-load_with_musl() {
-  local platform=$1 libc=$2
-  shift 2
-  "$ruby" -r "$repo/bin/lib/gems/musl.rb" -e '
-    platform, libc, *emulator = ARGV
-    musl = Gems::Musl.new(Gems.platform(platform), libc: libc, emulator: emulator)
-    files = Gems::NativeFile.of(Gems.platform(platform)).map(&:path)
-    problems = files.flat_map { |file| musl.problems(file).map { |problem| "#{file}: #{problem}" } }
-    puts problems, "#{files.size} files of #{platform} loaded by #{libc}"
-    exit problems.empty? && files.any?' "$platform" "$libc" "$@"
+# has_all LIBC PLATFORM: whether musl defines what the files take that Ruby does not.
+has_all() {
+  "$ruby" -r "$repo/bin/lib/gems/native_file.rb" -r "$repo/bin/lib/gems/symbols.rb" -e '
+    libc = Gems::Symbols.new(ARGV[0])
+    files = Gems::NativeFile.of(Gems.platform(ARGV[1])).map(&:path)
+    missing = files.flat_map { |file| Gems::Symbols.new(file).needed - libc.defined }.uniq
+    puts "#{files.size} files, musl lacks #{missing.size} symbols: #{missing.join(", ")}"
+    exit missing.empty? && files.any?' "$1" "$2"
 }
 
 # Those for macOS are built and looked at, which is all that can be done here.
 platforms=(x86_64-linux-gnu aarch64-linux-gnu x86_64-linux-musl aarch64-linux-musl arm64-darwin x86_64-darwin)
-for step in "${platforms[*]}" --emulation; do
+for step in "${platforms[*]}" --musl; do
   # shellcheck disable=SC2086
   bash "$repo/bin/lib/gems/setup.sh" $step || unavailable "what it takes could not be fetched"
 done
@@ -116,32 +88,22 @@ mkdir -p "$gems" "$mount_point"
 for platform in "${platforms[@]}"; do count "build $platform" build "$platform"; done
 
 # Bookworm's RubyGems is older than 3.3.22.
-if count "make a bare bookworm" make_root bootstrap bookworm amd64; then
-  count "x86_64-linux with Ruby 3.1 in a bare bookworm" serve bookworm amd64 /usr/bin/ruby x86_64-linux
-  count "x86_64-linux deployed by Bundler with Ruby 3.1 in a bare bookworm" deploy "$(root_path bookworm amd64)" x86_64-linux
+if count "make a bare bookworm" make_root bookworm; then
+  count "x86_64-linux with Ruby 3.1 in a bare bookworm" serve bookworm /usr/bin/ruby x86_64-linux
+  count "x86_64-linux deployed by Bundler with Ruby 3.1 in a bare bookworm" deploy "$(root_path bookworm)" x86_64-linux
 fi
-if count "make a bare trixie" make_root bootstrap trixie amd64; then
-  count "x86_64-linux-gnu with Ruby 3.3 in a bare trixie" serve trixie amd64 /usr/bin/ruby x86_64-linux-gnu
-  count "x86_64-linux-gnu deployed by Bundler with Ruby 3.3 in a bare trixie" deploy "$(root_path trixie amd64)" x86_64-linux-gnu
+if count "make a bare trixie" make_root trixie; then
+  count "x86_64-linux-gnu with Ruby 3.3 in a bare trixie" serve trixie /usr/bin/ruby x86_64-linux-gnu
+  count "x86_64-linux-gnu deployed by Bundler with Ruby 3.3 in a bare trixie" deploy "$(root_path trixie)" x86_64-linux-gnu
   # Debian has no Rails for it.
-  with_rails='' count "x86_64-linux-gnu with Ruby 3.4 in a bare trixie" serve trixie amd64 /usr/bin/ruby3.4 x86_64-linux-gnu
+  with_rails='' count "x86_64-linux-gnu with Ruby 3.4 in a bare trixie" serve trixie /usr/bin/ruby3.4 x86_64-linux-gnu
 fi
 # It has Rack 3.2.
-if count "make a bare forky" make_root bootstrap forky amd64; then
-  count "x86_64-linux-gnu with Ruby 3.3 in a bare forky" serve forky amd64 /usr/bin/ruby x86_64-linux-gnu
-  count "x86_64-linux-gnu deployed by Bundler with Ruby 3.3 in a bare forky" deploy "$(root_path forky amd64)" x86_64-linux-gnu
+if count "make a bare forky" make_root forky; then
+  count "x86_64-linux-gnu with Ruby 3.3 in a bare forky" serve forky /usr/bin/ruby x86_64-linux-gnu
+  count "x86_64-linux-gnu deployed by Bundler with Ruby 3.3 in a bare forky" deploy "$(root_path forky)" x86_64-linux-gnu
 fi
-for series in "${released[@]}"; do
-  [ -n "$(release "$series")" ] || { say "no source of Ruby $series: not tried"; continue; }
-  count "build Ruby $series, and a bare system for it" make_built_root "$series" || continue
-  with_rails='' count "x86_64-linux-gnu with Ruby $series in a bare system" serve_in "$(built_root "$series")" /usr/local/bin/ruby x86_64-linux-gnu
-  count "x86_64-linux-gnu deployed by Bundler with Ruby $series in a bare system" deploy "$(built_root "$series")" x86_64-linux-gnu
-done
-if count "make a bare bookworm for arm64" make_root unpack bookworm arm64; then
-  count "aarch64-linux with Ruby 3.1 in a bare bookworm, emulated" serve bookworm arm64 /usr/bin/ruby3.1 aarch64-linux "$(emulator)"
-fi
-count "x86_64-linux-musl with musl" load_with_musl x86_64-linux-musl "$(musl_libc amd64)"
-count "aarch64-linux-musl with musl, emulated" load_with_musl aarch64-linux-musl "$(musl_libc arm64)" "$(emulator)"
+for cpu in x86_64 aarch64; do count "$cpu-linux-musl beside musl" has_all "$(musl_libc "$cpu")" "$cpu-linux-musl"; done
 
 printf '\n'
 if [ ${#failed[@]} -gt 0 ]; then

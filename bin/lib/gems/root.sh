@@ -1,8 +1,5 @@
 #!/bin/bash
-# Makes a Debian system for the lane `gems`: root.sh bootstrap|unpack SUITE ARCHITECTURE PACKAGES DIR
-#
-# bootstrap  as debootstrap does, for this machine's processor; with ruby3.4 in PACKAGES, that comes from experimental
-# unpack     the packages' files alone, for any processor: no script of theirs is run
+# Makes a Debian system for the lane `gems`: root.sh SUITE PACKAGES DIR. With ruby3.4 in PACKAGES, that comes from experimental.
 #
 # Run by roots.sh inside a mount namespace of its own, so that what is mounted here is gone when it ends.
 set -euo pipefail
@@ -10,7 +7,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
-way=$1 suite=$2 architecture=$3 packages=$4 target=$5
+suite=$1 packages=$2 target=$3
 
 in_root() {
   chroot "$target" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
@@ -23,38 +20,21 @@ bootstrap_script() {
   if [ -e "$scripts/$suite" ]; then echo "$scripts/$suite"; else echo "$scripts/sid"; fi
 }
 
-bootstrap() {
-  debootstrap --variant=minbase "$suite" "$target" "$(debian_mirror)" "$(bootstrap_script)"
-  # Proxy, dates and retries as the machine's own apt has them.
-  apt-config dump Acquire | grep -E '^Acquire::([A-Za-z]+::Proxy|Check-Valid-Until|Check-Date|Retries)' \
-    >"$target/etc/apt/apt.conf.d/10machine" || true
-  printf 'path-exclude=/usr/share/%s/*\n' man doc locale >"$target/etc/dpkg/dpkg.cfg.d/lane"
-  echo force-unsafe-io >>"$target/etc/dpkg/dpkg.cfg.d/lane"
-  case $packages in
-    *ruby3.4*)
-      echo "deb $(debian_mirror) experimental main" >"$target/etc/apt/sources.list.d/experimental.list"
-      printf 'Package: *\nPin: release a=experimental\nPin-Priority: 1\n' >"$target/etc/apt/preferences.d/experimental" ;;
-  esac
-  mountpoint -q "$target/proc" || mount -t proc proc "$target/proc"
-  cp /etc/resolv.conf /etc/hosts "$target/etc/" 2>/dev/null || true
-  in_root apt-get -q update
-  # shellcheck disable=SC2086
-  in_root apt-get -qy install --no-install-recommends $packages
-  in_root apt-get clean
-  rm -rf "$target"/var/lib/apt/lists/*
-}
-
-unpack() {
-  local archive
-  use_apt "$target.apt" "$architecture" "$suite"
-  # shellcheck disable=SC2086
-  private_apt apt-get -y --download-only install $packages base-files dash coreutils
-  mkdir -p "$target/etc"
-  # The links that later packages' files go through (/lib and /bin) come first, where a release has them.
-  for archive in "$target.apt"/cache/archives/base-files_*.deb "$target.apt"/cache/archives/*.deb; do
-    dpkg-deb -x "$archive" "$target"
-  done
-  rm -rf "$target.apt"
-}
-
-"$way"
+debootstrap --variant=minbase "$suite" "$target" "$(debian_mirror)" "$(bootstrap_script)"
+# Proxy, dates and retries as the machine's own apt has them.
+apt-config dump Acquire | grep -E '^Acquire::([A-Za-z]+::Proxy|Check-Valid-Until|Check-Date|Retries)' \
+  >"$target/etc/apt/apt.conf.d/10machine" || true
+printf 'path-exclude=/usr/share/%s/*\n' man doc locale >"$target/etc/dpkg/dpkg.cfg.d/lane"
+echo force-unsafe-io >>"$target/etc/dpkg/dpkg.cfg.d/lane"
+case $packages in
+  *ruby3.4*)
+    echo "deb $(debian_mirror) experimental main" >"$target/etc/apt/sources.list.d/experimental.list"
+    printf 'Package: *\nPin: release a=experimental\nPin-Priority: 1\n' >"$target/etc/apt/preferences.d/experimental" ;;
+esac
+mountpoint -q "$target/proc" || mount -t proc proc "$target/proc"
+cp /etc/resolv.conf /etc/hosts "$target/etc/" 2>/dev/null || true
+in_root apt-get -q update
+# shellcheck disable=SC2086
+in_root apt-get -qy install --no-install-recommends $packages
+in_root apt-get clean
+rm -rf "$target"/var/lib/apt/lists/*

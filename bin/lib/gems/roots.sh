@@ -11,25 +11,23 @@ root_packages() {
   [ "$1" != trixie ] || echo ruby3.4
 }
 
-# root_path SUITE ARCHITECTURE: a change of these files makes new roots.
-root_path() { echo "$cache/roots/$1-$2-$(cat "$repo"/bin/lib/gems/root{,s}.sh | cksum | cut -d' ' -f1)"; }
+# root_path SUITE: a change of these files makes new roots.
+root_path() { echo "$cache/roots/$1-$(cat "$repo"/bin/lib/gems/root{,s}.sh | cksum | cut -d' ' -f1)"; }
 
-# make_root WAY SUITE ARCHITECTURE: a half-made root is never taken for a whole one, it gets its name last.
+# make_root SUITE: a half-made root is never taken for a whole one, it gets its name last.
 make_root() {
   local root
-  root=$(root_path "$2" "$3")
+  root=$(root_path "$1")
   [ ! -d "$root" ] || return 0
   say "making $root (its log is beside it)"
   mkdir -p "$cache/roots"
   rm -rf --one-file-system "$root.making"
-  if ! unshare -m bash "$repo/bin/lib/gems/root.sh" "$1" "$2" "$3" "$(root_packages "$2" | xargs)" "$root.making" >"$root.log" 2>&1; then
+  if ! unshare -m bash "$repo/bin/lib/gems/root.sh" "$1" "$(root_packages "$1" | xargs)" "$root.making" >"$root.log" 2>&1; then
     tail -n 20 "$root.log" >&2
     return 1
   fi
   mv "$root.making" "$root"
 }
 
-# musl of an architecture: a library, and the loader of the programs that it serves.
-musl_libc() { ls "$cache/emulation/$1"/lib/ld-musl-*.so.1 2>/dev/null || ls "$cache/emulation/$1"/usr/lib/*-linux-musl/libc.so; }
-
-emulator() { echo "$cache/emulation/amd64/usr/bin/qemu-aarch64-static"; }
+# musl of a processor.
+musl_libc() { ls "$cache/musl/$1"/lib/ld-musl-*.so.1 2>/dev/null || ls "$cache/musl/$1"/usr/lib/*-linux-musl/libc.so; }

@@ -141,19 +141,17 @@ get_source() {
   return 1
 }
 
-# What runs programs of another processor, and musl: for the lane `gems` alone.
-get_emulation() {
-  [ ! -e "$cache/emulation/complete" ] || return 0
-  say "qemu-user and musl"
+# For the lane `gems` alone.
+get_musl() {
+  [ ! -e "$cache/musl/complete" ] || return 0
   use_apt "$cache/apt" amd64 bookworm
-  rm -rf "$cache/emulation"
-  unpack_packages "$cache/emulation/amd64" qemu-user-static:amd64 musl:amd64
-  unpack_packages "$cache/emulation/arm64" musl:arm64
-  : >"$cache/emulation/complete"
+  unpack_packages "$cache/musl/x86_64" musl:amd64
+  unpack_packages "$cache/musl/aarch64" musl:arm64
+  : >"$cache/musl/complete"
 }
 
-if [ "${1:-}" = --emulation ]; then
-  get_emulation
+if [ "${1:-}" = --musl ]; then
+  get_musl
   exit
 fi
 # A Mac builds for Macs, with its own linker.

@@ -33,9 +33,6 @@ mod count;
 mod kernel;
 #[path = "model/lead.rs"]
 mod lead;
-#[allow(dead_code)]
-#[path = "../src/helper/listening.rs"]
-mod listening;
 #[path = "model/sync.rs"]
 mod sync;
 #[path = "../src/helper/tick.rs"]
@@ -47,7 +44,7 @@ mod timer;
 use baton::Baton;
 use count::QueueCount;
 use tick::{Tick, Work};
-use timer::{HelperTimer, Wake};
+use timer::HelperTimer;
 
 pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Waker};
 
@@ -123,18 +120,20 @@ struct Pair {
 /// As in helper/shared.rs.
 impl Pair {
     fn set_busy(&self) {
-        if let Some(epoch) = self.baton.set_busy() {
-            self.timer.woken(epoch);
+        if self.baton.set_busy() {
+            self.set_timer();
         }
     }
 
-    fn begin(&self, is_request: bool) {
-        self.timer.begin(self.baton.step(), is_request);
+    fn begin(&self) {
+        if self.baton.step() {
+            self.set_timer();
+        }
     }
 
-    fn set_waiting(&self) {
-        self.baton.set_idle();
-        self.timer.idle();
+    fn set_timer(&self) {
+        self.baton.wake_up();
+        self.timer.set();
     }
 }
 
@@ -156,10 +155,11 @@ impl Work for Noticing<'_> {
 /// One turn of the helper's loop; false if it would wait without an end.
 fn turn<W: Work>(tick: &mut Tick<'_, W>, timer: &HelperTimer) -> bool {
     let next = tick.next_look();
-    let wake = timer.wait(&mut Events::default(), next).unwrap_or(Wake::Timeout);
-    let is_woken = wake == Wake::Timer || next.is_some();
+    let mut events = Events::default();
+    timer.wait(&mut events, next).expect("a poller");
+    let is_woken = !events.is_empty() || next.is_some();
     if is_woken {
-        tick.woken(wake);
+        tick.look();
     }
     is_woken
 }
@@ -175,11 +175,11 @@ fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
         let pair = Arc::clone(&pair);
         move || {
             before(&pair);
-            pair.begin(true);
+            pair.begin();
         }
     });
     let noticed = Cell::new(None);
-    let mut tick = Tick::new(&pair.timer, &pair.baton, Noticing { baton: &pair.baton, noticed: &noticed });
+    let mut tick = Tick::new(&pair.baton, Noticing { baton: &pair.baton, noticed: &noticed });
     for _ in 0..turns {
         turn(&mut tick, &pair.timer);
     }
@@ -295,15 +295,15 @@ fn main() {
     check("a request after another one is noticed", || {
         let before = |pair: &Pair| {
             pair.set_busy();
-            pair.begin(true);
+            pair.begin();
         };
         a_request_that_lasts_is_noticed(before, 2);
     });
     check("a request after a pause is noticed", || {
         let before = |pair: &Pair| {
             pair.set_busy();
-            pair.begin(true);
-            pair.set_waiting();
+            pair.begin();
+            pair.baton.set_idle();
             pair.set_busy();
         };
         a_request_that_lasts_is_noticed(before, 3);

@@ -28,8 +28,10 @@ const SERVING: Field = Field { shift: 8, bits: 8 };
 const RETURNING: Field = Field { shift: 16, bits: 8 };
 /// 1 while the helper drives, or a thread that forks keeps it from that.
 const HELPER: Field = Field { shift: 24, bits: 1 };
+/// 1 while the helper sleeps until the leader's next step.
+const ASLEEP: Field = Field { shift: 25, bits: 1 };
 /// It grows with each step of the leader, and is odd while that is busy and even while it waits for clients.
-const EPOCH: Field = Field { shift: 25, bits: 39 };
+const EPOCH: Field = Field { shift: 26, bits: 38 };
 
 impl Field {
     const fn of(&self, baton: u64) -> u64 {
@@ -55,29 +57,34 @@ pub(crate) struct Baton(AtomicU64);
 impl Baton {
     // --- the thread that leads, or is about to
 
-    /// It is busy from now on. Returns the epoch, unless it was busy before.
-    pub fn set_busy(&self) -> Option<u64> {
-        (!is_busy(self.epoch())).then(|| EPOCH.of(self.add(EPOCH.with(1), Ordering::SeqCst)))
+    /// It is busy from now on. Whether the helper [sleeps](Self::fall_asleep), and the leader was idle before.
+    pub fn set_busy(&self) -> bool {
+        !is_busy(self.epoch()) && self.advance(1)
     }
 
-    /// The busy thread makes a step.
+    /// The busy thread makes a step. Whether the helper [sleeps](Self::fall_asleep).
     #[inline]
-    pub fn step(&self) -> u64 {
-        EPOCH.of(self.add(EPOCH.with(2), Ordering::Release))
+    pub fn step(&self) -> bool {
+        self.advance(2)
     }
 
     /// It is about to wait.
     pub fn set_idle(&self) {
         if is_busy(self.epoch()) {
-            self.add(EPOCH.with(1), Ordering::Release);
+            self.advance(1);
         }
+    }
+
+    #[inline]
+    fn advance(&self, epochs: u64) -> bool {
+        ASLEEP.of(self.0.fetch_add(EPOCH.with(epochs), Ordering::AcqRel)) == 1
     }
 
     // --- threads without the lead
 
     /// The thread wants the reactor, until this is dropped.
     pub fn return_from_request(&self) -> Returning<'_> {
-        self.add(RETURNING.with(1), Ordering::SeqCst);
+        self.0.fetch_add(RETURNING.with(1), Ordering::SeqCst);
         Returning(self)
     }
 
@@ -87,6 +94,22 @@ impl Baton {
     pub fn drive(&self) -> Option<Driving<'_>> {
         let drive = |number| (HELPER.of(number) == 0).then_some(number + HELPER.with(1));
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, drive).is_ok().then(|| Driving(self))
+    }
+
+    /// The helper sleeps until the leader's next step. False if the leader has made one since this epoch: then the helper stays awake.
+    ///
+    /// One operation sees the step and says that the helper sleeps, and another one makes the step and sees that. So one of both
+    /// threads always knows of the other.
+    pub fn fall_asleep(&self, since: u64) -> bool {
+        let sleep = |number| (EPOCH.of(number) == since).then_some(ASLEEP.cleared(number) + ASLEEP.with(1));
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sleep).is_ok()
+    }
+
+    /// The helper is awake, or will be: its timer is set.
+    pub fn wake_up(&self) {
+        if ASLEEP.of(self.0.load(Ordering::Relaxed)) == 1 {
+            self.change(|number| ASLEEP.cleared(number));
+        }
     }
 
     // --- any thread
@@ -107,10 +130,6 @@ impl Baton {
     /// The thread that leads: known for sure only with the lock, which orders its changes.
     pub fn leader(&self) -> Option<usize> {
         (LEADER.of(self.0.load(Ordering::Relaxed)) as usize).checked_sub(1)
-    }
-
-    fn add(&self, more: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(more, order).wrapping_add(more)
     }
 
     fn change(&self, change: impl Fn(u64) -> u64) {

@@ -1,7 +1,7 @@
 //! The operations on a running engine for other threads, signal handlers and forked children.
 
 use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -46,8 +46,6 @@ pub struct Control {
     /// engine. Empty if the engine has a single thread, which a signal wakes.
     waker: Weak<Waker>,
     inherited: InheritedFds,
-    /// Of connections: those whose clients have not taken the whole response.
-    sending: InheritedFds,
 }
 
 impl Control {
@@ -58,7 +56,7 @@ impl Control {
         fds: impl IntoIterator<Item = RawFd>,
         watch: &RequestSettings,
     ) -> io::Result<Self> {
-        let [inherited, sending] = [(); 2].map(|()| InheritedFds::new(fastrack_sys::max_fd_limit()));
+        let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
         let requests = ActiveRequest::for_threads(watch, watch.threads)?;
         let counters = requests[0].counters().clone();
         let before = [counters.requests(), counters.get(Count::Dropped)];
@@ -72,7 +70,6 @@ impl Control {
             before,
             waker: Weak::new(),
             inherited,
-            sending,
         })
     }
 
@@ -90,7 +87,6 @@ impl Control {
         self.flags.load(Ordering::SeqCst) & flag as u32 != 0
     }
 
-    /// Async-signal-safe.
     fn set(&self, flag: Flag) {
         self.flags.fetch_or(flag as u32, Ordering::SeqCst);
     }
@@ -117,7 +113,7 @@ impl Control {
         self.clear(Flag::Notice);
     }
 
-    /// Async-signal-safe.
+    /// The process ends as soon as the requests in progress have: no thread takes another one.
     pub(crate) fn set_ending(&self) {
         self.set(Flag::End);
     }
@@ -235,20 +231,6 @@ impl Control {
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };
     }
 
-    /// Works on all connections but those of requests in progress, when nobody else does any more: the process ends. Says of
-    /// each whether a part of a response has not been sent.
-    /// Async-signal-safe if the work is.
-    pub(crate) fn with_connections(&self, mut work: impl FnMut(BorrowedFd<'_>, bool)) {
-        let is_in_progress = |fd: RawFd| self.requests.iter().any(|request| request.fd() == fd);
-        for fd in self.inherited.iter().filter(|fd| !is_in_progress(*fd)) {
-            // SAFETY: it is tracked, so that it is open, unless a thread that still runs closes it at this moment; until the
-            // process ends its number is then nobody's, or that of a connection to a process that ends.
-            let client = unsafe { borrow_fd(fd) }.into_iter();
-            let client = client.filter(|client| fastrack_sys::is_connection(*client));
-            client.for_each(|client| work(client, self.sending.contains(fd)));
-        }
-    }
-
     /// Called before the engine is dropped by the process that made it. `Control` uses no descriptor from then on,
     /// because other files may get the numbers.
     pub fn mark_dropped(&self) {
@@ -267,17 +249,7 @@ impl Control {
 
     /// Call this before a tracked descriptor is closed: another thread may get its number at once.
     pub(crate) fn untrack_fd(&self, fd: RawFd) {
-        self.set_sending(fd, false);
         self.inherited.remove(fd);
-    }
-
-    /// Whether a part of the response on this connection has not been sent.
-    pub(crate) fn set_sending(&self, fd: RawFd, sending: bool) {
-        match (self.sending.contains(fd), sending) {
-            (false, true) => self.sending.insert(fd),
-            (true, false) => self.sending.remove(fd),
-            _ => {}
-        }
     }
 
     #[cfg(test)]

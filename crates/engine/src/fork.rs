@@ -27,10 +27,7 @@ impl InheritedFds {
         }
     }
 
-    pub fn contains(&self, fd: RawFd) -> bool {
-        self.find(fd).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
-    }
-
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = RawFd> + '_ {
         self.0.iter().enumerate().flat_map(|(index, word)| in_word(index, word.load(Ordering::Relaxed)))
     }

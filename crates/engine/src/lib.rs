@@ -48,12 +48,12 @@ pub use app::{App, Flow};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
 pub use handoff::SharedQueue;
-pub use helper::Ending;
+pub use helper::TIMEOUT_STATUS;
 
 pub use reactor::Finish;
 pub use request_state::{
-    Activity, Cause, Connections, Counts, Entry, ExitStatus, GcTime, Histogram, Memory, QueueLength,
-    RequestSettings, Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
+    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, Memory, QueueLength, RequestSettings,
+    Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

@@ -1,7 +1,7 @@
-//! Repeats the native part of a request, so that `bench/instructions` can count its instructions.
+//! Repeats the native part of a request, so that `bench/instructions` can count instructions.
 //!
-//! `requests hello|browser parse|respond|respond-anew TIMES`. Anew: no field is in the same place as in the previous
-//! response.
+//! `requests hello|browser parse|respond|respond-anew TIMES`. respond-anew: no field has the same index as in the
+//! previous response.
 
 use std::hint::black_box;
 

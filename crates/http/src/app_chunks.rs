@@ -1,44 +1,43 @@
-//! A response's body that the application has encoded in chunks itself.
+//! A response body that the application has encoded in chunks itself.
 
 use crate::chunked::ChunkedDecoder;
-use crate::error::Error;
-use crate::status::Status;
+use crate::error::{Error, Status};
 
-/// Capacity that is kept between bodies, in bytes.
-const KEPT: usize = 64 * 1024;
+/// Capacity of the buffer between bodies, in bytes.
+const KEPT_CAPACITY: usize = 64 * 1024;
 
-/// Follows the application's chunks, so that it is known whether the client sees the end of them.
+/// Parses the application's chunks, to know whether the client receives the last one.
 #[derive(Debug, Default)]
 pub struct AppChunks {
     decoder: ChunkedDecoder,
-    /// The data of the last part.
+    /// The decoded data of the last part.
     data: Vec<u8>,
     is_complete: bool,
 }
 
 impl AppChunks {
-    /// Begins a body.
+    /// Starts a new body.
     pub fn start(&mut self) {
         self.data.clear();
-        self.data.shrink_to(KEPT);
+        self.data.shrink_to(KEPT_CAPACITY);
         self.decoder = ChunkedDecoder::default();
         self.is_complete = false;
     }
 
-    /// Whether the last chunk has come.
+    /// Whether the last chunk was complete.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Takes in the next part of the body, and returns what of it a client of HTTP/1.1 gets: all but what follows the last
-    /// chunk. Fails if it is not in chunks.
+    /// Checks the next part of the body. Returns the bytes for a client of HTTP/1.1: all up to the end of the last chunk.
+    /// Fails if the body is not a valid series of chunks.
     pub fn check<'p>(&mut self, part: &'p [u8]) -> Result<&'p [u8], Error> {
         let (status, length) = self.decoder.decode(part, |_| Ok::<(), Error>(()))?;
         self.is_complete = status == Status::Complete;
         Ok(&part[..length])
     }
 
-    /// Takes in the next part of the body, and returns the data in it. Fails if it is not in chunks.
+    /// Decodes the next part of the body, and returns its data. Fails if the body is not a valid series of chunks.
     pub fn decode(&mut self, part: &[u8]) -> Result<&[u8], Error> {
         let AppChunks { decoder, data, .. } = self;
         data.clear();
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_last_chunk_is_not_sent() {
+    fn bytes_after_the_last_chunk_are_not_sent() {
         let mut chunks = AppChunks::default();
         assert_eq!(chunks.check(b"0\r\n\r\nHTTP/1.1 200 OK\r\n"), Ok(&b"0\r\n\r\n"[..]));
         assert_eq!(chunks.check(b"more"), Ok(&b""[..]));
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_chunks_is_refused() {
+    fn a_body_that_is_not_in_chunks_is_refused() {
         for body in [&b"hello"[..], b"5\r\nhello world", b"5\nhello\n"] {
             let mut chunks = AppChunks::default();
             assert!(chunks.check(body).is_err());

@@ -1,28 +1,28 @@
-//! Which bytes the grammar allows where.
+//! Bytes that the grammar of HTTP allows in tokens, hosts and targets.
 
-/// Whether this is a valid token (RFC 9110 §5.6.2): a method or a field name.
+/// Whether `bytes` are a valid token (RFC 9110 §5.6.2): a method or a field name.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| is_tchar(*byte))
 }
 
-/// A byte of a token.
+/// Whether a token may contain `byte`.
 pub(crate) fn is_tchar(byte: u8) -> bool {
     const MAP: [bool; 256] = map(b"!#$%&'*+-.^_`|~");
     MAP[usize::from(byte)]
 }
 
-/// A byte of a host name (RFC 3986 §3.2.2, reg-name), except the percent sign.
+/// Whether a host name may contain `byte` (RFC 3986 §3.2.2, reg-name). The percent sign is excluded.
 pub(crate) fn is_in_host(byte: u8) -> bool {
     const MAP: [bool; 256] = map(b"-._~!$&'()*+,;=");
     MAP[usize::from(byte)]
 }
 
-/// A byte of a request target: anything but white space and control bytes.
+/// Whether a request target may contain `byte`: not white space and not a control byte.
 pub(crate) fn is_in_target(byte: u8) -> bool {
     !matches!(byte, 0..=b' ' | 0x7f)
 }
 
-/// A table of the ASCII letters and digits and of `others`.
+/// A table by byte: true for ASCII letters, ASCII digits and `others`.
 const fn map(others: &[u8]) -> [bool; 256] {
     let mut map = [false; 256];
     let mut byte = 0;

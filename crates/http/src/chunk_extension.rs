@@ -1,9 +1,10 @@
-//! The grammar of chunk extensions (RFC 9112 §7.1.1). They mean nothing to the server; a proxy that reads a bad one in
-//! another way would see other chunks.
+//! The grammar of chunk extensions (RFC 9112 §7.1.1).
+//!
+//! The server ignores extensions, but rejects malformed ones: a proxy could read them differently, and see other chunks.
 
 use crate::bytes::is_tchar;
 
-/// What the next byte of a chunk extension may be.
+/// The position of the parser in the grammar of a chunk extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extension {
     /// After the semicolon: white space, then the name.
@@ -15,17 +16,18 @@ pub(crate) enum Extension {
     Equals,
     /// A value that is a token.
     Token,
-    /// A value in quotes, and what follows a backslash in one.
+    /// Inside the quotes of a value.
     Quoted,
+    /// After a backslash in a quoted value.
     Escaped,
     /// After the closing quote of a value.
     EndQuote,
-    /// White space after a value: more of it, then the next semicolon.
+    /// White space after a value, before the next semicolon.
     AfterValue,
 }
 
 impl Extension {
-    /// What comes after this byte; None where the grammar does not allow it.
+    /// The position after `byte`; None if the grammar forbids the byte here.
     pub fn step(self, byte: u8) -> Option<Self> {
         use Extension::*;
         let text = matches!(byte, b'\t' | b' '..=b'~' | 0x80..=0xff);
@@ -45,7 +47,7 @@ impl Extension {
         })
     }
 
-    /// A text that leads here from the start.
+    /// A text that brings a parser from [`Start`](Self::Start) to this position.
     pub fn replay(self) -> &'static str {
         match self {
             Extension::Start => "",

@@ -1,31 +1,35 @@
-//! A strict decoder of chunked bodies (RFC 9112 §7.1).
+//! Chunked bodies (RFC 9112 §7.1): a strict decoder, and the bytes around an encoded chunk.
 
 use crate::bytes::is_tchar;
 use crate::chunk_extension::Extension;
-use crate::error::Error;
-use crate::status::Status;
+use crate::error::{Error, Status};
 
-/// How many bytes a body may have besides its data: size lines with their extensions, and trailers.
+/// Limit of the bytes of a body besides its data, in bytes: size lines with their extensions, and trailers.
 const MAX_OVERHEAD: usize = 8 * 1024;
 
-/// What the next byte is part of.
+/// Overhead that each chunk may add to [`MAX_OVERHEAD`], in bytes: a long upload in small chunks is valid.
+const OVERHEAD_PER_CHUNK: usize = 16;
+
+/// The part of the body that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The hexadecimal size; true after its first digit.
     Size(bool),
-    /// A chunk extension. It is ignored.
+    /// A chunk extension, which is ignored.
     Extension(Extension),
     /// The LF that ends the size line.
     SizeEnd,
     /// The data of a chunk.
     Data,
-    /// The CR, then the LF, after the data.
+    /// The CR after the data.
     DataCr,
+    /// The LF after the data.
     DataLf,
     /// The start of a trailer line or of the empty last line.
     TrailerStart,
-    /// The name of a trailer field, then its value. Both are ignored.
+    /// The name of a trailer field, which is ignored.
     TrailerName,
+    /// The value of a trailer field, which is ignored.
     Trailer,
     /// The LF that ends a trailer line.
     TrailerLf,
@@ -36,13 +40,14 @@ enum State {
 
 /// Decodes a chunked body piece by piece.
 ///
-/// Lines must end in CRLF, and size lines must have no white space. Trailers are ignored: merged into the headers, they
+/// Lines must end in CRLF, and size lines must have no white space. Trailers are ignored: merged into the headers, trailers
 /// would let a client set any field late (RFC 9110 §6.5.1).
 #[derive(Debug)]
 pub struct ChunkedDecoder {
     state: State,
-    /// Bytes of the current chunk that are still to come.
+    /// Bytes of the current chunk that have not arrived.
     left: u64,
+    /// Bytes besides the data, less [`OVERHEAD_PER_CHUNK`] for each chunk.
     overhead: usize,
 }
 
@@ -53,8 +58,7 @@ impl Default for ChunkedDecoder {
 }
 
 impl ChunkedDecoder {
-    /// Decodes from `input` and passes the data to `sink`. Returns whether the body is complete, and how many bytes of
-    /// `input` it consumed.
+    /// Decodes `input` and passes the data to `sink`. Returns whether the body is complete, and the number of bytes consumed.
     pub fn decode<E: From<Error>>(
         &mut self,
         input: &[u8],
@@ -81,8 +85,8 @@ impl ChunkedDecoder {
         Ok((Status::Complete, at))
     }
 
-    /// Bytes that bring a new decoder to where this one is, in another process; with one byte of data at most. None when
-    /// the body is complete. The overhead so far is forgotten.
+    /// Bytes that bring a new decoder, in another process, to the state of this one; with at most one byte of data. None if
+    /// the body is complete. The new decoder counts its overhead from 0.
     pub fn replay(&self) -> Option<Vec<u8>> {
         let sized = |end: &str| format!("{:x}{end}", self.left);
         let text = match self.state {
@@ -126,8 +130,7 @@ impl ChunkedDecoder {
             (State::SizeEnd, b'\n') => Ok(State::Data),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => {
-                // Each chunk may have some overhead: a long upload in small chunks is valid.
-                self.overhead = self.overhead.saturating_sub(16);
+                self.overhead = self.overhead.saturating_sub(OVERHEAD_PER_CHUNK);
                 Ok(State::Size(false))
             }
             (State::TrailerStart, b'\r') => Ok(State::LastLf),
@@ -142,10 +145,39 @@ impl ChunkedDecoder {
     }
 }
 
+/// The end of each chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// The last chunk, with the end of the body.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The line before the data of a chunk of `len` bytes, written to `out`.
+pub fn chunk_size_line(len: u64, out: &mut [u8; 18]) -> &[u8] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut at = out.len() - 2;
+    out[at..].copy_from_slice(CHUNK_END);
+    let mut rest = len;
+    loop {
+        at -= 1;
+        out[at] = DIGITS[(rest % 16) as usize];
+        rest /= 16;
+        if rest == 0 {
+            return &out[at..];
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_size_line_is_hexadecimal() {
+        let mut out = [0; 18];
+        assert_eq!(chunk_size_line(0, &mut out), b"0\r\n");
+        assert_eq!(chunk_size_line(26, &mut out), b"1a\r\n");
+        assert_eq!(chunk_size_line(u64::MAX, &mut out), b"ffffffffffffffff\r\n");
+    }
 
     fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Status, usize), Error> {
         let mut decoder = ChunkedDecoder::default();
@@ -162,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_joined_and_the_rest_is_left() {
+    fn chunks_are_joined_and_bytes_after_the_body_are_not_consumed() {
         let input = b"5\r\nhello\r\n00A;x=\"y\"\r\n0123456789\r\n0\r\nTrailer: dropped\r\n\r\nGET /";
         let (body, status, taken) = decode(&[input]).expect("valid");
         assert_eq!(body, b"hello0123456789");
@@ -182,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_decoder_can_go_on_at_every_byte() {
+    fn a_new_decoder_can_continue_at_every_byte() {
         let input = b"3;e\r\nabc\r\n1 \r\n".as_slice();
         assert_eq!(decode(&[input]), Err(Error::Chunk));
         let input =
@@ -255,7 +287,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_chunked_comes_back_whole(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..9), cut in any::<prop::sample::Index>()) {
+        fn chunked_data_is_decoded_whole(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..9), cut in any::<prop::sample::Index>()) {
             let mut wire = Vec::new();
             for chunk in &chunks {
                 wire.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());

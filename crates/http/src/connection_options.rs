@@ -1,14 +1,14 @@
-//! What an application says about the connection (RFC 9110 §7.6.1).
+//! The Connection fields of a response, as set by the application (RFC 9110 §7.6.1).
 
-/// The options of an application's Connection fields. These are never sent: only the server knows whether the connection stays
-/// open.
+/// The options of the application's Connection fields. The server sends its own Connection instead: only the server knows
+/// whether the connection stays open.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionOptions {
-    /// `close` is among them.
+    /// The application sent the option `close`.
     pub close: bool,
-    /// There is an Upgrade field, of which Connection has to tell (RFC 9110 §7.8).
+    /// The response has an Upgrade field: Connection must name the field (RFC 9110 §7.8).
     pub upgrade: bool,
-    /// Names of fields that are for this connection alone, each with a comma behind it.
+    /// Names of fields for this connection alone, each followed by a comma.
     names: Vec<u8>,
 }
 
@@ -19,20 +19,19 @@ impl ConnectionOptions {
         self.names.clear();
     }
 
-    /// Takes in a Connection field. Keep-Alive is never sent, Upgrade always with an option of the server's, and what
-    /// Content-Length says is for all recipients.
+    /// Adds the options of a Connection field.
     pub fn add(&mut self, value: &[u8]) {
         for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if option.eq_ignore_ascii_case(b"close") {
                 self.close = true;
-            } else if !OWN.iter().any(|own| option.eq_ignore_ascii_case(own)) {
+            } else if !NAMES_NO_FIELD.iter().any(|known| option.eq_ignore_ascii_case(known)) {
                 self.names.extend_from_slice(option);
                 self.names.push(b',');
             }
         }
     }
 
-    /// The fields that must not be sent without a Connection that names them.
+    /// Names of fields that must not be sent, since no Connection with their names is sent.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.names.split(|byte| *byte == b',').filter(|name| !name.is_empty())
     }
@@ -42,15 +41,16 @@ impl ConnectionOptions {
     }
 }
 
-/// Options that name no field to be dropped.
-const OWN: [&[u8]; 4] = [b"", b"keep-alive", b"upgrade", b"content-length"];
+/// Options that name no field to drop: Keep-Alive is never sent, Upgrade is named by the server's own Connection, and
+/// Content-Length is for all recipients.
+const NAMES_NO_FIELD: [&[u8]; 4] = [b"", b"keep-alive", b"upgrade", b"content-length"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn close_is_found_wherever_it_is_and_the_rest_names_fields() {
+    fn close_is_found_at_any_place_and_other_options_name_fields() {
         for (value, close, names) in [
             ("close", true, &[][..]),
             (" Close\t", true, &[]),

@@ -1,6 +1,15 @@
-//! Why a request or a response field is rejected, and with which status.
+//! The results of parsing: complete, partial, or an error with its status code.
 
 use std::fmt;
+
+/// Whether a parser has all the bytes it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The value is parsed.
+    Complete,
+    /// Valid so far; read more bytes and try again.
+    Partial,
+}
 
 /// Why the server responds to a request itself, instead of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +40,11 @@ pub enum Error {
     Version,
     /// The request's body could not be stored: no space for the temporary file.
     Storage,
-    /// The same: no file descriptor is free.
+    /// The request's body could not be stored: no file descriptor is free.
     Descriptors,
     /// There is no memory for the request.
     Memory,
-    /// The request has waited for too long for the application.
+    /// The request waited too long for the application.
     Overload,
     /// The application raised before it responded.
     Application,

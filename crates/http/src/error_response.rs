@@ -2,10 +2,10 @@
 
 use crate::date::Date;
 use crate::error::Error;
-use crate::reason::reason;
 use crate::response::{Persistence, ResponseHead};
+use crate::status_code::reason;
 
-/// When a client may try again whose request was refused because others wait, in seconds (RFC 9110 §10.2.3).
+/// Retry-After of an overloaded server, in seconds (RFC 9110 §10.2.3).
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Appends a complete response for `error` to `out`.
@@ -13,7 +13,7 @@ pub fn error_response(error: Error, date: &Date, with_body: bool, out: &mut Vec<
     let body = error_body(error);
     let mut head = ResponseHead::default();
     head.start(error.status());
-    // Constants, so none can be rejected.
+    // The constants are valid fields: `field` cannot fail.
     let _ = head.field(b"Content-Type", b"text/plain");
     if error == Error::Overload {
         let _ = head.field(b"Retry-After", RETRY_AFTER);

@@ -1,28 +1,29 @@
 //! The encoded field lines of a response.
 //!
-//! Applications send the same fields in most responses. A field that equals the one in the same place of the previous
-//! response is copied from there, already validated and encoded.
+//! Applications send the same fields in most responses. If a field equals the field at the same index of the previous
+//! response, its line is copied from that response, already validated and encoded.
 
 /// Field lines in the order in which they were added.
 #[derive(Debug, Default)]
 pub(crate) struct FieldLines {
     bytes: Vec<u8>,
-    /// One entry for each field of the application.
+    /// One entry per field of the application.
     lines: Vec<Line>,
 }
 
-/// The line of one field, by its place in the bytes and its lengths.
+/// The position of a field's line, and the lengths of name and value in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     start: usize,
-    name: usize,
-    value: usize,
-    /// The value of a Content-Length.
-    length: Option<u64>,
+    name_len: usize,
+    value_len: usize,
+    /// The parsed value, if the field is a Content-Length.
+    content_length: Option<u64>,
 }
 
-/// A field that cannot be reused: it has several lines, or none, or sets more than its line.
-const UNIQUE: Line = Line { start: 0, name: usize::MAX, value: 0, length: None };
+/// Stands for a field that the next response must not copy: the field has no line or several, or it also changes other
+/// state of the response head. No field has a name of this length.
+const NOT_REUSABLE: Line = Line { start: 0, name_len: usize::MAX, value_len: 0, content_length: None };
 
 impl FieldLines {
     pub fn clear(&mut self) {
@@ -34,27 +35,29 @@ impl FieldLines {
         &self.bytes
     }
 
-    /// Adds a field of one line that the next response may reuse. `length` is its value as a Content-Length.
-    pub fn push(&mut self, name: &[u8], value: &[u8], length: Option<u64>) {
-        self.lines.push(Line { start: self.bytes.len(), name: name.len(), value: value.len(), length });
+    /// Adds a field of one line that the next response may reuse. `content_length` is the parsed value of a
+    /// Content-Length.
+    pub fn push(&mut self, name: &[u8], value: &[u8], content_length: Option<u64>) {
+        let start = self.bytes.len();
+        self.lines.push(Line { start, name_len: name.len(), value_len: value.len(), content_length });
         self.push_line(name, value);
     }
 
-    /// Adds a line that cannot be reused.
+    /// Adds a line that no later response reuses.
     pub fn push_line(&mut self, name: &[u8], value: &[u8]) {
         write_line(name, value, &mut self.bytes);
     }
 
-    /// Takes the last Content-Length out again.
+    /// Removes the last Content-Length.
     pub fn drop_length(&mut self) {
-        let Some(index) = self.lines.iter().rposition(|line| line.length.is_some()) else { return };
-        let dropped = std::mem::replace(&mut self.lines[index], UNIQUE);
-        let size = dropped.name + dropped.value + 4;
+        let Some(index) = self.lines.iter().rposition(|line| line.content_length.is_some()) else { return };
+        let dropped = std::mem::replace(&mut self.lines[index], NOT_REUSABLE);
+        let size = dropped.name_len + dropped.value_len + 4;
         self.bytes.drain(dropped.start..dropped.start + size);
         self.lines[index + 1..].iter_mut().for_each(|line| line.start = line.start.saturating_sub(size));
     }
 
-    /// Takes out the lines of a field, in any case. The next response reuses none of the others.
+    /// Removes the lines of the field `name`, compared without case. The next response reuses none of the other lines.
     #[cold]
     pub fn drop_named(&mut self, name: &[u8]) {
         let is_dropped = |line: &[u8]| {
@@ -62,28 +65,29 @@ impl FieldLines {
         };
         let lines = self.bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| !is_dropped(line));
         self.bytes = lines.flatten().copied().collect();
-        self.lines.fill(UNIQUE);
+        self.lines.fill(NOT_REUSABLE);
     }
 
-    /// Records a field that cannot be reused.
-    pub fn note_unique(&mut self) {
-        self.lines.push(UNIQUE);
+    /// Records a field that the next response must not copy.
+    pub fn note_not_reusable(&mut self) {
+        self.lines.push(NOT_REUSABLE);
     }
 
-    /// Copies the next field's line if `previous` has the same field in this place. Returns its Content-Length, if it
-    /// is one.
+    /// Copies the next field's line from `previous`. Returns None if `previous` has another field at this index, else the
+    /// parsed value of a Content-Length.
     pub fn reuse(&mut self, previous: &FieldLines, name: &[u8], value: &[u8]) -> Option<Option<u64>> {
         let line = previous.lines.get(self.lines.len())?;
-        if line.name != name.len() || line.value != value.len() {
+        let Line { name_len, value_len, .. } = *line;
+        if name_len != name.len() || value_len != value.len() {
             return None;
         }
-        let bytes = &previous.bytes[line.start..][..line.name + line.value + 4];
-        if &bytes[..line.name] != name || &bytes[line.name + 2..][..line.value] != value {
+        let bytes = &previous.bytes[line.start..][..name_len + value_len + 4];
+        if &bytes[..name_len] != name || &bytes[name_len + 2..][..value_len] != value {
             return None;
         }
         self.lines.push(Line { start: self.bytes.len(), ..*line });
         self.bytes.extend_from_slice(bytes);
-        Some(line.length)
+        Some(line.content_length)
     }
 }
 
@@ -101,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_repeated_where_name_and_value_and_place_are_the_same() {
+    fn a_line_is_reused_if_name_and_value_and_index_are_the_same() {
         let mut before = FieldLines::default();
         before.push(b"a", b"1", None);
         before.push(b"content-length", b"12", Some(12));
@@ -117,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_repeated_is_repeated_again_though_other_lines_are_between() {
+    fn a_reused_line_is_reused_again_even_with_other_lines_between() {
         let mut before = FieldLines::default();
         before.push(b"a", b"1", None);
-        before.note_unique();
+        before.note_not_reusable();
         before.push_line(b"b", b"1");
         before.push_line(b"b", b"2");
         before.push(b"c", b"3", None);
@@ -128,11 +132,11 @@ mod tests {
         lines.push_line(b"own", b"0");
         assert_eq!(lines.reuse(&before, b"a", b"1"), Some(None));
         assert_eq!(lines.reuse(&before, b"b", b"1"), None);
-        lines.note_unique();
+        lines.note_not_reusable();
         assert_eq!(lines.reuse(&before, b"c", b"3"), Some(None));
         let mut last = FieldLines::default();
         assert_eq!(last.reuse(&lines, b"a", b"1"), Some(None));
-        last.note_unique();
+        last.note_not_reusable();
         assert_eq!(last.reuse(&lines, b"c", b"3"), Some(None));
         assert_eq!(last.as_bytes(), b"a: 1\r\nc: 3\r\n");
     }

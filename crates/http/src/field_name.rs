@@ -1,7 +1,7 @@
 //! Request field names, and their keys in a Rack environment.
 
-/// The longest accepted field name, in bytes.
-pub const MAX_NAME: usize = 1024;
+/// Maximum length of an accepted field name, in bytes.
+pub const MAX_FIELD_NAME_LEN: usize = 1024;
 
 macro_rules! known_names {
     ($($variant:ident $name:literal $key:literal;)+) => {
@@ -12,7 +12,7 @@ macro_rules! known_names {
         pub enum KnownName { $($variant),+ }
 
         impl KnownName {
-            /// All of them, in the order of their indexes.
+            /// All known names, ordered by index.
             pub const ALL: &'static [KnownName] = &[$(KnownName::$variant),+];
 
             /// The usual spelling.
@@ -88,9 +88,10 @@ known_names! {
 const _: () = assert!(KnownName::ALL.len() <= 64);
 
 impl KnownName {
-    /// Finds a name in any case.
+    /// Finds a name, compared without case.
     ///
-    /// The length leaves one to six candidates. That is faster than a perfect hash, which would read each byte twice.
+    /// At most six known names have the same length: comparing them is faster than a perfect hash, which reads each byte
+    /// twice.
     pub fn find(name: &[u8]) -> Option<KnownName> {
         use KnownName::*;
         let candidates: &[KnownName] = match name.len() {
@@ -122,16 +123,16 @@ impl KnownName {
         })
     }
 
-    /// Its bit in a set of known names.
+    /// The name's bit in a set of known names.
     pub(crate) fn bit(self) -> u64 {
         1 << (self as u8)
     }
 }
 
-/// Writes the Rack key of a field to `out`, and returns it: `HTTP_`, then the name in upper case with underscores for
-/// dashes (Rack SPEC, "The Environment"). None for a name longer than [`MAX_NAME`].
-pub fn env_key<'a>(name: &[u8], out: &'a mut [u8; MAX_NAME + 5]) -> Option<&'a [u8]> {
-    if name.len() > MAX_NAME {
+/// The Rack key of a field, written to `out`: `HTTP_`, then the name in upper case with underscores for dashes (Rack
+/// SPEC, "The Environment"). None if the name is longer than [`MAX_FIELD_NAME_LEN`].
+pub fn env_key<'a>(name: &[u8], out: &'a mut [u8; MAX_FIELD_NAME_LEN + 5]) -> Option<&'a [u8]> {
+    if name.len() > MAX_FIELD_NAME_LEN {
         return None;
     }
     out[..5].copy_from_slice(b"HTTP_");
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_key_of_a_known_name_is_the_general_rule_but_for_two() {
-        let mut buf = [0; MAX_NAME + 5];
+        let mut buf = [0; MAX_FIELD_NAME_LEN + 5];
         for known in KnownName::ALL {
             let general = env_key(known.name().as_bytes(), &mut buf).expect("short name");
             let general = std::str::from_utf8(general).expect("ascii");
@@ -179,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_name_over_the_limit_has_no_key() {
-        let mut buf = [0; MAX_NAME + 5];
-        assert!(env_key(&[b'a'; MAX_NAME], &mut buf).is_some());
-        assert!(env_key(&[b'a'; MAX_NAME + 1], &mut buf).is_none());
+        let mut buf = [0; MAX_FIELD_NAME_LEN + 5];
+        assert!(env_key(&[b'a'; MAX_FIELD_NAME_LEN], &mut buf).is_some());
+        assert!(env_key(&[b'a'; MAX_FIELD_NAME_LEN + 1], &mut buf).is_none());
     }
 }

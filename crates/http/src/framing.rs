@@ -1,31 +1,31 @@
-//! How the end of a request's body is found (RFC 9112 §6.3), and whether its client waits for `100 Continue`.
+//! The framing of a request's body (RFC 9112 §6.3), and the client's expectation of `100 Continue`.
 
 use crate::error::Error;
 
-/// How the end of a request's body is found.
+/// How the server finds the end of a request's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
     /// No body.
     #[default]
     None,
-    /// `Content-Length` bytes follow the head; may be 0.
+    /// The Content-Length, in bytes; may be 0.
     Length(u64),
     /// A chunked body.
     Chunked,
 }
 
-/// What the client waits for before it sends the body (RFC 9110 §10.1.1).
+/// The interim response that the client expects before it sends the body (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Expectation {
-    /// Nothing.
+    /// No interim response.
     #[default]
     None,
-    /// `100-continue`: the interim response.
+    /// `100-continue`.
     Continue,
 }
 
 impl Expectation {
-    /// Parses an Expect field, a list; None if there is an unknown expectation in it. Empty members count for nothing
+    /// Parses an Expect field, a list. Returns None for a list with an unknown expectation. Empty list elements are ignored
     /// (RFC 9110 §5.6.1.2).
     pub(crate) fn parse(value: &[u8]) -> Option<Self> {
         let members = value.split(|byte| *byte == b',').map(|member| member.trim_ascii());
@@ -35,8 +35,8 @@ impl Expectation {
     }
 }
 
-/// Parses a Content-Length: digits only (RFC 9110 §8.6). Parsers disagree about lists, signs and blanks, so those are
-/// rejected.
+/// Parses a Content-Length: digits only (RFC 9110 §8.6). Lists, signs and blanks are rejected, because parsers disagree
+/// about them.
 pub(crate) fn content_length(value: &[u8]) -> Result<u64, Error> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(Error::Framing);
@@ -48,10 +48,10 @@ pub(crate) fn content_length(value: &[u8]) -> Result<u64, Error> {
     })
 }
 
-/// Parses a Transfer-Encoding: only `chunked` alone, in any case, is accepted (RFC 9112 §6.1). Empty list elements count
-/// for nothing (RFC 9110 §5.6.1.2).
+/// Parses a Transfer-Encoding: only `chunked` alone, in any case, is accepted (RFC 9112 §6.1). Empty list elements are
+/// ignored (RFC 9110 §5.6.1.2).
 ///
-/// Without chunked as the last coding the length is unknown: 400. Another coding before it is not supported: 501.
+/// Without `chunked` as the last coding, the length is unknown: 400. Other codings before `chunked` are unsupported: 501.
 pub(crate) fn transfer_encoding(value: &[u8]) -> Result<Framing, Error> {
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(Framing::Chunked);

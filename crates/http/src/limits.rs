@@ -1,36 +1,35 @@
-//! How large a head may be, and whether an incomplete one is already too large or invalid.
+//! Limits of a request's head, and the result for an incomplete head: partial, too large or invalid.
 
 use crate::bytes::{is_in_target, is_tchar};
-use crate::error::Error;
-use crate::status::Status;
+use crate::error::{Error, Status};
 
-/// Up to this many fields are parsed on the stack.
-pub(crate) const FEW_FIELDS: usize = 128;
+/// Number of fields that the stack has room for. With a higher limit, fields are parsed on the heap.
+pub(crate) const STACK_FIELDS: usize = 128;
 
-/// The longest method, in bytes: more than twice the longest registered one.
-pub(crate) const MAX_METHOD: usize = 32;
+/// Maximum length of a method, in bytes: more than twice the longest registered method.
+pub(crate) const MAX_METHOD_LEN: usize = 32;
 
-/// How large a request's head may be. For the status codes see [`rules`](crate::rules).
+/// Limits of a request's head. For the status codes see [`rules`](crate::rules).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The request target, in bytes.
     pub target: usize,
     /// Request line and header section together, in bytes.
     pub head: usize,
-    /// Field lines.
+    /// Number of field lines.
     pub fields: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { target: 16 * 1024, head: 64 * 1024, fields: FEW_FIELDS }
+        Limits { target: 16 * 1024, head: 64 * 1024, fields: STACK_FIELDS }
     }
 }
 
 /// The result for a head that httparse did not complete.
 ///
-/// A limit that is exceeded before the first syntax error decides: it would have been the result for the bytes up to
-/// there, too.
+/// A limit exceeded before the first syntax error takes precedence over the error: the bytes up to the error would have
+/// had the same result.
 #[cold]
 pub(crate) fn incomplete(
     parsed: httparse::Result<usize>,
@@ -44,7 +43,7 @@ pub(crate) fn incomplete(
         return Err(Error::Syntax);
     }
     let method = request.method.map(str::len);
-    if method.map_or_else(|| is_longer(window, empty, MAX_METHOD, is_tchar), |len| len > MAX_METHOD) {
+    if method.map_or_else(|| is_longer(window, empty, MAX_METHOD_LEN, is_tchar), |len| len > MAX_METHOD_LEN) {
         return Err(Error::NotImplemented);
     }
     let target = empty + method.unwrap_or(0) + 1;
@@ -69,21 +68,21 @@ pub(crate) fn incomplete(
     }
 }
 
-/// Whether a word that begins at `start` has more than `most` bytes.
-fn is_longer(buffer: &[u8], start: usize, most: usize, is_in_word: fn(u8) -> bool) -> bool {
-    buffer.get(start..=start + most).is_some_and(|word| word.iter().all(|byte| is_in_word(*byte)))
+/// Whether the word that starts at `start` has more than `max` bytes.
+fn is_longer(buffer: &[u8], start: usize, max: usize, is_in_word: fn(u8) -> bool) -> bool {
+    buffer.get(start..=start + max).is_some_and(|word| word.iter().all(|byte| is_in_word(*byte)))
 }
 
-/// What stands where the version belongs (RFC 9112 §2.3): `HTTP/`, a digit, a point, a digit.
+/// The text in the place of the version. A version is `HTTP/`, a digit, a point, a digit (RFC 9112 §2.3).
 #[derive(Debug, PartialEq, Eq)]
 enum VersionText {
-    /// HTTP/1.2 to HTTP/1.9, which are read as HTTP/1.1 (RFC 9110 §2.5).
+    /// HTTP/1.2 to HTTP/1.9: read as HTTP/1.1 (RFC 9110 §2.5).
     HigherMinor,
     /// Another major version.
     Major,
-    /// The beginning of a version.
+    /// An incomplete version.
     Prefix,
-    /// Something else.
+    /// Not a version.
     Other,
 }
 
@@ -102,7 +101,8 @@ impl VersionText {
     }
 }
 
-/// A copy of a head of HTTP/1.2 to HTTP/1.9 that says HTTP/1.1 (RFC 9110 §2.5). Only test suites send one.
+/// A copy of a head of HTTP/1.2 to HTTP/1.9, with HTTP/1.1 as its version (RFC 9110 §2.5); None for other versions. Only
+/// test suites send such heads.
 #[cold]
 pub(crate) fn as_http_11(buffer: &[u8]) -> Option<Vec<u8>> {
     let mut spaces = buffer.iter().enumerate().filter(|(_, byte)| **byte == b' ');
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_may_be_chosen() {
+    fn limits_are_configurable() {
         let head = |fields| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(fields));
         for fields in [1, 3, 128, 129, 300] {
             let limits = Limits { fields, ..Limits::default() };

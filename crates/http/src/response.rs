@@ -8,12 +8,12 @@ use crate::date::Date;
 use crate::error::FieldError;
 use crate::field_lines::{write_line, FieldLines};
 use crate::framing::content_length;
-use crate::reason::{has_no_body, reason};
+use crate::status_code::{has_no_body, reason};
 use crate::transfer_codings::{Coding, TransferCodings};
 
 /// Builds the head of a response: status line, Date, Server, the application's fields, framing, Connection.
 ///
-/// Each worker keeps one and reuses its memory.
+/// One value builds the heads of many responses, to reuse its memory.
 #[derive(Debug, Default)]
 pub struct ResponseHead {
     code: u16,
@@ -27,8 +27,8 @@ pub struct ResponseHead {
     connection: ConnectionOptions,
 }
 
-/// The body's length by the application's Content-Length. The first that is a number counts; others, and any beside a
-/// Transfer-Encoding, are dropped: a client must not have two ways to find the end (RFC 9112 §6.2, §6.3).
+/// The body's length by the application's Content-Length. The first valid Content-Length counts. Any other, and any beside
+/// a Transfer-Encoding, is dropped: a client must not have two ways to find the end (RFC 9112 §6.2, §6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
     /// No Content-Length.
@@ -38,7 +38,7 @@ pub enum Length {
     Known(u64),
 }
 
-/// What happens to the connection after a response, and how the head says it (RFC 9112 §9.3).
+/// Whether the connection persists after a response, and how the head says so (RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// `Connection: close`
@@ -52,7 +52,7 @@ pub enum Persistence {
 }
 
 impl Persistence {
-    /// The end of a head with an Upgrade field: Connection has to name it, so that no proxy passes it on.
+    /// The end of a head with an Upgrade field. Connection names Upgrade, so that no proxy forwards the field.
     #[cold]
     fn beside_upgrade(self) -> &'static [u8] {
         match self {
@@ -79,12 +79,12 @@ impl ResponseHead {
         self.connection.clear();
     }
 
-    /// The body's length by the head.
+    /// The body's length according to the head.
     pub fn length(&self) -> Length {
         self.length
     }
 
-    /// How the body is encoded for its transfer.
+    /// The body's transfer coding.
     pub fn coding(&self) -> Coding {
         self.codings.coding()
     }
@@ -94,7 +94,7 @@ impl ResponseHead {
         self.connection.close
     }
 
-    /// Whether the head does not say yet where the body ends.
+    /// Whether the head has neither a Content-Length nor a transfer coding yet.
     pub fn is_unframed(&self) -> bool {
         self.length == Length::Unknown && self.coding() == Coding::None
     }
@@ -117,7 +117,7 @@ impl ResponseHead {
     ///
     /// A value with newlines becomes one field per non-empty line, as in Rhebok. Date and Server replace the server's
     /// own. Connection and Keep-Alive are dropped, because only the server knows whether the connection stays open; `close`
-    /// sets [`wants_close`](Self::wants_close).
+    /// sets [`wants_close`](Self::wants_close). Fails on a name that is not a token, and on CR or NUL in a value.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         if let Some(length) = self.fields.reuse(&self.previous, name, value) {
             match length {
@@ -134,7 +134,7 @@ impl ResponseHead {
             self.line(name, value, true);
             return Ok(());
         }
-        self.fields.note_unique();
+        self.fields.note_not_reusable();
         for line in value.split(|byte| *byte == b'\n') {
             if memchr2(b'\r', b'\0', line).is_some() {
                 return Err(FieldError::Value);
@@ -146,7 +146,7 @@ impl ResponseHead {
         Ok(())
     }
 
-    /// Adds a line; `whole` says that it is all of its field.
+    /// Adds one line of a field. `whole`: the field has no other line.
     fn line(&mut self, name: &[u8], value: &[u8], whole: bool) {
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"date") => {
@@ -172,7 +172,7 @@ impl ResponseHead {
             _ => self.fields.push_line(name, value),
         }
         if whole {
-            self.fields.note_unique();
+            self.fields.note_not_reusable();
         }
     }
 
@@ -187,7 +187,7 @@ impl ResponseHead {
         }
     }
 
-    /// Adds an Upgrade field. An interim response says nothing about the connection.
+    /// Adds an Upgrade field, except to an interim response, which has no Connection field to name it.
     fn upgrade_line(&mut self, name: &[u8], value: &[u8]) {
         if self.code >= 200 || self.code == 101 {
             self.connection.upgrade = true;
@@ -195,8 +195,8 @@ impl ResponseHead {
         }
     }
 
-    /// The application has no more fields: drops those that its Connection has named, since that is not sent. A proxy would
-    /// pass them on (RFC 9110 §7.6.1).
+    /// Ends the application's fields. Drops the fields that the application's Connection names: without that Connection,
+    /// which is not sent, a proxy would forward them (RFC 9110 §7.6.1).
     pub fn end_fields(&mut self) {
         if self.connection.has_names() {
             let ResponseHead { connection, fields, .. } = self;
@@ -204,13 +204,13 @@ impl ResponseHead {
         }
     }
 
-    /// 1xx and 204 allow neither framing field (RFC 9110 §8.6, RFC 9112 §6.1). The length of a 205 is 0, whatever the
-    /// application says (RFC 9110 §15.3.6).
+    /// Whether the application's framing fields are dropped. 1xx and 204 allow neither field (RFC 9110 §8.6, RFC 9112 §6.1).
+    /// The length of a 205 is always 0 (RFC 9110 §15.3.6).
     fn forbids_framing(&self) -> bool {
         has_no_body(self.code) && self.code != 304
     }
 
-    /// Forgets the application's Transfer-Encoding: no client of HTTP/1.0 may get one (RFC 9112 §6.1).
+    /// Drops the application's Transfer-Encoding: no client of HTTP/1.0 may receive one (RFC 9112 §6.1).
     pub fn drop_codings(&mut self) {
         self.codings.clear();
     }
@@ -226,7 +226,7 @@ impl ResponseHead {
         self.codings.add_one(b"chunked");
     }
 
-    /// Appends the head to `out`, with `date` unless the application set one.
+    /// Appends the head to `out`, with `date` unless the application has set a Date.
     pub fn write(&self, date: &Date, persistence: Persistence, out: &mut Vec<u8>) {
         self.write_status(out);
         if self.date.is_empty() {
@@ -251,8 +251,8 @@ impl ResponseHead {
         });
     }
 
-    /// Appends the head of an interim response (RFC 9110 §15.2) to `out`: only the application's fields. Without any,
-    /// appends nothing.
+    /// Appends the head of an interim response (RFC 9110 §15.2) with the application's fields only. Without fields, appends
+    /// nothing.
     pub fn write_interim(&self, out: &mut Vec<u8>) {
         if !self.fields.as_bytes().is_empty() {
             self.write_status(out);
@@ -271,7 +271,8 @@ impl ResponseHead {
         out.extend_from_slice(reason(self.code).as_bytes());
     }
 
-    /// Makes this a 101 that switches to `protocol` (RFC 9110 §15.2.2).
+    /// Turns the response into a 101 that switches to `protocol` (RFC 9110 §15.2.2). Fails if `protocol` is not a valid field
+    /// value.
     pub fn switch_protocol(&mut self, protocol: &[u8]) -> Result<(), FieldError> {
         self.code = 101;
         self.fields.drop_named(b"upgrade");
@@ -279,10 +280,11 @@ impl ResponseHead {
     }
 }
 
-/// Whether a value has no byte that ends a line or a string. Most values are so short that memchr's set-up costs more
-/// than the whole search.
+/// Whether a value contains no LF, CR or NUL.
 fn is_plain(value: &[u8]) -> bool {
-    if value.len() < 48 {
+    // Below this length, in bytes, memchr's setup costs more than a plain search.
+    const MEMCHR_MIN: usize = 48;
+    if value.len() < MEMCHR_MIN {
         return !value.iter().any(|byte| matches!(byte, b'\n' | b'\r' | b'\0'));
     }
     memchr3(b'\n', b'\r', b'\0', value).is_none()

@@ -12,27 +12,28 @@ use crate::error::Error;
 pub struct Target<'a> {
     /// The path, still percent-encoded; `*` for the asterisk-form.
     pub path: &'a [u8],
-    /// The part between `?` and `#`, or empty.
+    /// The part between `?` and `#`; may be empty.
     pub query: &'a [u8],
-    /// How many bytes at the end of the target are `#` and the fragment.
-    pub fragment: usize,
-    /// The authority of an absolute-form target; it overrides Host (RFC 9112 §3.2.2).
+    /// Length of the fragment with its `#`, in bytes.
+    pub fragment_len: usize,
+    /// The authority of an absolute-form target. Overrides Host (RFC 9112 §3.2.2).
     pub authority: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// Splits a target. A fragment, which is not allowed in one, is dropped, as in Puma and Unicorn.
+    /// Splits a target. A target must not have a fragment; as in Puma and Unicorn, a fragment is dropped. Fails with
+    /// [`Error::Target`].
     pub fn parse(raw: &'a [u8]) -> Result<Self, Error> {
         match raw {
             [b'/', ..] => Ok(Self::split(raw, None)),
-            b"*" => Ok(Target { path: raw, query: b"", fragment: 0, authority: None }),
+            b"*" => Ok(Target { path: raw, query: b"", fragment_len: 0, authority: None }),
             _ => Self::absolute(raw),
         }
     }
 
     fn split(raw: &'a [u8], authority: Option<&'a [u8]>) -> Self {
         let Some(at) = memchr2(b'?', b'#', raw) else {
-            return Target { path: raw, query: b"", fragment: 0, authority };
+            return Target { path: raw, query: b"", fragment_len: 0, authority };
         };
         let (path, rest) = raw.split_at(at);
         let query = if rest[0] == b'?' {
@@ -42,7 +43,7 @@ impl<'a> Target<'a> {
             b""
         };
         let has_query = usize::from(rest[0] == b'?');
-        Target { path, query, fragment: rest.len() - has_query - query.len(), authority }
+        Target { path, query, fragment_len: rest.len() - has_query - query.len(), authority }
     }
 
     fn absolute(raw: &'a [u8]) -> Result<Self, Error> {
@@ -65,8 +66,8 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Whether this is a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). An empty host is an error in
-/// http URIs (RFC 9110 §4.2.1). In brackets, only an IPv6 address without a zone is accepted.
+/// Whether `bytes` are a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). An empty host is an error
+/// in http URIs (RFC 9110 §4.2.1). In brackets, only an IPv6 address without a zone is accepted.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     let (host_is_valid, port) = match bytes {
         [b'[', rest @ ..] => match memchr(b']', rest) {
@@ -85,16 +86,16 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
     host_is_valid && is_port(port)
 }
 
-/// Host and port of a valid authority. The port is empty if there is none. An IPv6 address keeps its brackets.
+/// Host and port of a valid authority. A missing port is empty. An IPv6 address keeps its brackets.
 pub fn split_authority(bytes: &[u8]) -> (&[u8], &[u8]) {
-    // Only a port can be digits after a colon: those of an IPv6 address are followed by a bracket.
+    // Digits at the end, after a colon, are a port: an IPv6 address ends in a bracket.
     match bytes.iter().rposition(|byte| !byte.is_ascii_digit()) {
         Some(colon) if bytes[colon] == b':' => (&bytes[..colon], &bytes[colon + 1..]),
         _ => (bytes, b""),
     }
 }
 
-/// Whether this is a colon and digits, or nothing.
+/// Whether `bytes` are a colon and digits, or empty.
 fn is_port(bytes: &[u8]) -> bool {
     match bytes {
         [] => true,
@@ -103,7 +104,7 @@ fn is_port(bytes: &[u8]) -> bool {
     }
 }
 
-/// The same for a host with percent-encoding, which is rare.
+/// [`is_authority`] for a percent-encoded host, which is rare.
 #[cold]
 fn is_escaped_authority(bytes: &[u8]) -> bool {
     let mut decoded = Vec::new();
@@ -117,8 +118,8 @@ fn is_ipv6(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
-/// Decodes percent-encoding (RFC 3986 §2.1) into `out`, which is cleared first. Fails on a `%` without two hexadecimal
-/// digits after it.
+/// Replaces the contents of `out` by the percent-decoded `path` (RFC 3986 §2.1). Fails with [`Error::Target`] if two
+/// hexadecimal digits do not follow a `%`.
 pub fn percent_decode(path: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.clear();
     let mut rest = path;

@@ -1,20 +1,20 @@
 //! The Transfer-Encoding of a response.
 
-/// How a response's body is encoded for its transfer, by the application's Transfer-Encoding (RFC 9112 §6.1, §6.3).
+/// The transfer coding of a response's body, by the application's Transfer-Encoding (RFC 9112 §6.1, §6.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coding {
-    /// Not at all.
+    /// No coding.
     #[default]
     None,
-    /// In chunks, and nothing else.
+    /// `chunked` alone.
     Chunked,
-    /// In some other way, then in chunks.
+    /// Other codings, then `chunked`.
     CodedChunks,
-    /// In some other way: only the close of the connection ends it.
+    /// Other codings without a final `chunked`: the close of the connection ends the body.
     UntilClose,
 }
 
-/// The codings in their order, from all of the fields.
+/// The codings of all Transfer-Encoding fields, in order.
 #[derive(Debug, Default)]
 pub(crate) struct TransferCodings {
     list: Vec<u8>,
@@ -31,13 +31,13 @@ impl TransferCodings {
         self.coding
     }
 
-    /// The value of the field to be sent; empty if there is none.
+    /// The value of the Transfer-Encoding to send; empty without codings.
     pub fn as_bytes(&self) -> &[u8] {
         &self.list
     }
 
-    /// Adds the codings of a field. Empty list elements count for nothing (RFC 9110 §5.6.1.2). Neither does `identity`, an
-    /// older word for no coding (RFC 9112 §7), nor `chunked` after `chunked`: no body is in chunks twice (§6.1).
+    /// Adds the codings of a field. Ignored are empty list elements (RFC 9110 §5.6.1.2), `identity`, which is an older word
+    /// for no coding (RFC 9112 §7), and `chunked` after `chunked`: a body is never chunked twice (RFC 9112 §6.1).
     pub fn add(&mut self, value: &[u8]) {
         let codings = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         for coding in codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))

@@ -1,5 +1,5 @@
-//! A valid request is parsed back to what it was written from. The answer to any bytes does not depend on how they are
-//! cut. A response has no lines but those it should have.
+//! A valid request is parsed back to its parts. The answer to any bytes does not depend on the cuts between them. A
+//! response has no unexpected lines.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -218,7 +218,7 @@ proptest! {
             _ => prop_assert!(closes, "{}", text),
         }
         prop_assert!(code != 205 || lengths == ["0"], "{}", text);
-        // Connection and Upgrade come together, and nothing else is said of the connection.
+        // Connection and Upgrade come together, and no other field is about the connection.
         prop_assert!(values("connection").len() <= 1 && values("keep-alive").is_empty(), "{}", text);
         let names_upgrade = values("connection").iter().any(|value| value.contains("upgrade"));
         prop_assert_eq!(names_upgrade, !values("upgrade").is_empty(), "{}", text);
@@ -233,7 +233,7 @@ proptest! {
         let accepted = head.field(&name, &value).is_ok();
         let mut out = Vec::new();
         head.write(DATE, Persistence::Close, &mut out);
-        // Three lines of the server's and an empty one; the others are the application's.
+        // The server adds three lines and an empty one. All others are the application's.
         let lines: Vec<_> = out.split(|byte| *byte == b'\n').collect();
         prop_assert!(lines.iter().all(|line| line.is_empty() || line.ends_with(b"\r")));
         prop_assert_eq!(out.windows(4).filter(|four| four == b"\r\n\r\n").count(), 1);

@@ -10,7 +10,7 @@ use example::Example;
 
 const TABLE: &str = include_str!("../src/rules.md");
 
-/// Where to cut an example: everywhere; a long one only near its ends and in a few other places.
+/// Offsets at which to cut an example: all; for a long example only those near its ends, and a few others.
 fn cuts(len: usize) -> impl Iterator<Item = usize> {
     let is_near = move |cut: usize| len < 500 || cut < 60 || len - cut < 60;
     (0..=len).filter(move |cut| is_near(*cut) || cut % 997 == 0)
@@ -63,7 +63,7 @@ fn every_row_of_the_table_has_examples_of_all_its_answers_and_of_no_others() {
     assert_eq!(table(), answers);
 }
 
-/// The statuses of each rule by the table.
+/// The table's statuses, by rule.
 fn table() -> BTreeMap<String, BTreeSet<u16>> {
     let rows = TABLE.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {

@@ -1,6 +1,6 @@
 //! Clocks that need no system call.
 
-use nix::time::{clock_getres, clock_gettime, ClockId};
+use nix::time::{clock_gettime, ClockId};
 
 // Linux updates the coarse clocks every tick (1 to 10 ms), which is exact enough for Date fields and timeouts.
 #[cfg(not(portable))]
@@ -34,12 +34,6 @@ pub fn monotonic_millis() -> u64 {
     (now.tv_sec() as u64).wrapping_mul(1000).wrapping_add(u64::from(now.tv_nsec() as u32 / 1_000_000))
 }
 
-/// How far [`monotonic_millis`] goes on at a time, in milliseconds: at least 1. With most kernels of Linux it is 1 or
-/// 4.
-pub fn tick_millis() -> u32 {
-    clock_getres(STEADY).map_or(1, |tick| u32::try_from(micros(tick).div_ceil(1000)).unwrap_or(1).max(1))
-}
-
 /// Microseconds on the monotonic clock.
 pub fn monotonic_micros() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, micros)
@@ -59,6 +53,8 @@ fn micros(time: nix::sys::time::TimeSpec) -> u64 {
 #[cfg(test)]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod tests {
+    use nix::time::clock_getres;
+
     use super::*;
     use crate::patience::eventually;
 
@@ -71,7 +67,8 @@ mod tests {
                 return now - std::mem::replace(&mut last, now);
             }
         };
-        let tick = u64::from(tick_millis());
+        // 1 or 4 ms with most kernels.
+        let tick = micros(clock_getres(STEADY).expect("a clock")).div_ceil(1000).max(1);
         // The first step is shorter than a tick.
         step();
         for _ in 0..19 {

@@ -5,7 +5,6 @@
 
 mod app_user;
 mod clock;
-mod fatal_signals;
 mod fd;
 mod fd_limit;
 mod fd_passing;
@@ -34,9 +33,7 @@ mod patience;
 pub use app_user::{Access, AppUser};
 pub use clock::{
     epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
-    tick_millis,
 };
-pub use fatal_signals::run_before_fatal_signals;
 pub use fd::{
     borrow_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking, write_once,
 };
@@ -62,10 +59,9 @@ pub use signals::{
     spare_signal,
 };
 pub use socket::{
-    accept, bind_private, discard_input, has_peer_closed, is_clients_error, is_connection, is_listened_at,
-    is_peer_gone, is_readable, is_writable, millis_since_data, no_reset_on_close, recv, reset_now,
-    reset_on_close, send, send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable,
-    writev,
+    accept, bind_private, drain_input, has_peer_closed, is_clients_error, is_listened_at, is_peer_gone,
+    is_readable, millis_since_data, no_reset_on_close, recv, reset_now, reset_on_close, send, send_more,
+    shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
 };
 pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};

@@ -89,11 +89,26 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result
     Ok(got)
 }
 
-/// Reads and discards up to 4 KiB of input without blocking. Returns how much it was. Async-signal-safe.
+/// Reads and discards up to 4 KiB of input without blocking. Returns the number of bytes.
 pub fn discard_input(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes = [MaybeUninit::uninit(); 4096];
     let (_, got) = net::recv(fd, &mut bytes, RecvFlags::DONTWAIT)?;
     Ok(got)
+}
+
+/// The highest number of bytes that [`drain_input`] discards: the peer may continue to send.
+const DRAIN_LIMIT: usize = 64 * 1024;
+
+/// Discards unread input, up to 64 KiB, before a close. A close with unread input resets the connection, and the peer could
+/// lose bytes that were sent to it (RFC 9112 §9.6).
+pub fn drain_input(fd: BorrowedFd<'_>) {
+    let mut left = DRAIN_LIMIT;
+    while left > 0 {
+        match discard_input(fd) {
+            Ok(got) if got > 0 => left = left.saturating_sub(got),
+            _ => return,
+        }
+    }
 }
 
 /// Sends as many bytes as the socket accepts at once (send(2)). Fails if the peer is gone, without SIGPIPE.
@@ -101,7 +116,7 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::SEND)?)
 }
 
-/// Sends as [`send`] does, for bytes that more bytes follow at once (MSG_MORE, send(2)): an incomplete TCP packet waits
+/// Sends as [`send`] does. For bytes with more to follow at once (MSG_MORE, send(2)): an incomplete TCP packet waits
 /// for the next send, or for 200 milliseconds.
 pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::MORE)?)
@@ -178,17 +193,6 @@ fn timeout(millis: u64) -> Timespec {
 /// Whether `fd` is readable now.
 pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
     has(fd, PollFlags::IN)
-}
-
-/// Whether `fd` takes output now.
-pub fn is_writable(fd: BorrowedFd<'_>) -> bool {
-    has(fd, PollFlags::OUT)
-}
-
-/// Whether `fd` is a stream socket that is connected, and no listener or message queue.
-pub fn is_connection(fd: BorrowedFd<'_>) -> bool {
-    net::sockopt::socket_type(fd).is_ok_and(|kind| kind == net::SocketType::STREAM)
-        && net::getpeername(fd).is_ok()
 }
 
 /// Whether the peer is gone, or has sent the end of its stream. Input may still be unread.

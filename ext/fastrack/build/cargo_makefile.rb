@@ -10,9 +10,9 @@ require_relative "toolchain"
 # RB_SYS_CARGO_TARGET_DIR names cargo's target folder, as in rb_sys' Makefile: bin/setup uses one per Ruby. The default,
 # ./target, is removed after an installation.
 class CargoMakefile
-  # @param target [String] what Ruby will require, "fastrack/fastrack"; its last part is the library's name in Cargo.toml
+  # @param target [String] the feature to require, "fastrack/fastrack"; the last part is the library's name in Cargo.toml
   # @param cargo [String] path of cargo
-  # @param manifest_dir [String] where the crate's Cargo.toml is
+  # @param manifest_dir [String] folder of the crate's Cargo.toml
   def initialize(target, cargo:, manifest_dir:)
     @prefix, @name = File.split(target)
     @cargo = cargo
@@ -37,7 +37,7 @@ class CargoMakefile
     MAKE
   end
 
-  # Cargo always runs (FORCE), because only cargo knows what is out of date.
+  # Cargo always runs (FORCE), because only cargo knows the outdated files.
   def rules
     <<~MAKE
 
@@ -75,7 +75,7 @@ class CargoMakefile
       "--target-dir \"$(RB_SYS_CARGO_TARGET_DIR)\" -- #{link_arguments}".rstrip
   end
 
-  # Ruby's symbols are resolved when Ruby loads the file. macOS' linker needs an option for that, ELF's does not.
+  # Ruby's symbols are resolved when Ruby loads the file. macOS' linker needs an option for unresolved symbols.
   def link_arguments
     RbConfig::CONFIG["target_os"].include?("darwin") ? "-C link-arg=-Wl,-undefined,dynamic_lookup" : ""
   end

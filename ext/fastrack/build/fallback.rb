@@ -6,19 +6,18 @@ require "rbconfig"
 require "tmpdir"
 
 module Fastrack
-  # Compiles the extension where none of the files in a platform's gem fits the Ruby in use: a Ruby that is newer than the
-  # gem, or a system that RubyGems took for another. Such a gem also has the sources, but no step that compiles them when it
-  # is installed.
+  # Compiles the extension if none of the files in a platform's gem fits the Ruby in use: Ruby is newer than the gem, or
+  # RubyGems has mistaken the system for another. A platform's gem has the sources, but RubyGems does not compile them.
   class Fallback
     ROOT = File.expand_path("../../..", __dir__)
 
-    # @return [Boolean] whether this is a platform's gem: compiled files without a checkout's or a compilation's traces
+    # @return [Boolean] whether this is a platform's gem: it has compiled files, and is not a checkout
     def self.platform_gem?
       Dir.glob("#{ROOT}/lib/fastrack/[0-9]*/fastrack.*").any? && !File.exist?("#{ROOT}/bin/setup")
     end
 
     # @param api [String] the version of Ruby's API
-    # @param problem [String, nil] why the file of this Ruby does not load, if there is one
+    # @param problem [String, nil] the reason for which this Ruby's file does not load; nil without such a file
     def initialize(api, problem)
       @api = api
       @problem = problem
@@ -56,7 +55,7 @@ module Fastrack
       "this gem has no compiled file for Ruby #{RUBY_VERSION} on #{RUBY_PLATFORM} (it has #{others.join(", ")})"
     end
 
-    # Before a minute is spent. The folder of a Ruby that the gem does not know is not there yet.
+    # Checked before compiling, which takes a minute. The folder of a new Ruby does not exist yet.
     def check_folder
       existing = File.directory?(folder) ? folder : File.dirname(folder)
       refuse("#{existing} cannot be written to: run `fastrack check` once as its owner") unless File.writable?(existing)
@@ -77,7 +76,7 @@ module Fastrack
       raise Error, "#{reason}, and it cannot be compiled: #{why}"
     end
 
-    # Another server may be doing the same, or may have an old file mapped.
+    # Renames the file into place: another server may do the same, or may have mapped an old file.
     def put(file)
       FileUtils.mkdir_p(folder)
       temporary = File.join(folder, "#{name}.#{Process.pid}")

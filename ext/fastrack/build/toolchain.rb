@@ -2,10 +2,10 @@
 
 require "rbconfig"
 
-# Finds what it takes to compile the extension besides Ruby, before cargo starts: whoever installs a gem could not make
-# sense of what cargo, or a crate deep below it, prints if something is missing.
+# Finds the tools for compiling the extension before cargo starts: an error of cargo, or of a dependency's build script, would
+# not name the missing tool.
 module Toolchain
-  # Where clang-sys finds libclang, on Linux and macOS (its `directory` and `search` modules).
+  # Folders in which clang-sys looks for libclang on Linux and macOS (`directory` and `search` modules of clang-sys).
   LIBCLANG_FOLDERS = %w[
     /usr/lib /usr/lib64 /usr/local/lib /usr/local/lib64 /usr/lib/*-linux-* /usr/lib/llvm*/lib* /usr/lib/llvm/*/lib*
     /usr/local/llvm*/lib* /opt/homebrew/opt/llvm/lib /usr/local/opt/llvm/lib /Library/Developer/CommandLineTools/usr/lib
@@ -20,13 +20,13 @@ module Toolchain
 
   RUSTUP = "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y"
 
-  # Where the extension runs, as Ruby names the system.
+  # Supported systems, by Ruby's names.
   SYSTEMS = /linux|darwin/
 
   module_function
 
-  # Ends the process with one line where the extension cannot be compiled.
-  # @param system [String] what Ruby calls the target's operating system
+  # Exits with one line if the extension does not support the system.
+  # @param system [String] Ruby's name of the target's operating system
   def target!(system = RbConfig::CONFIG["target_os"])
     return if system.match?(SYSTEMS)
 
@@ -42,8 +42,8 @@ module Toolchain
     features.any? ? ["--features", features.join(",")] : []
   end
 
-  # The absolute path of cargo. Ends the process with one line if there is none that is new enough.
-  # @param workspace [String] the folder of the workspace's Cargo.toml, which names the oldest `rust-version`
+  # The absolute path of cargo. Exits with one line if cargo is missing or too old.
+  # @param workspace [String] the folder of the workspace's Cargo.toml with the minimal `rust-version`
   def cargo!(workspace)
     wanted = File.read(File.join(workspace, "Cargo.toml"))[/^rust-version = "([\d.]+)"/, 1]
     cargo = find_cargo
@@ -56,7 +56,7 @@ module Toolchain
           "get it with: rustup update stable, or without rustup: #{RUSTUP}"
   end
 
-  # Ends the process with one line if bindgen would not find libclang.
+  # Exits with one line if bindgen would not find libclang.
   def libclang!
     return if ENV["LIBCLANG_PATH"] || executable("llvm-config") || libclang_installed?
 
@@ -64,7 +64,7 @@ module Toolchain
     abort "fastrack: libclang is missing; install it with: #{command}"
   end
 
-  # $CARGO, else the PATH's, else where rustup puts it: a shell that was open before rustup ran lacks it on its PATH.
+  # $CARGO, else cargo on PATH, else rustup's cargo, which shells opened before rustup ran do not have on PATH.
   def find_cargo
     home = ENV.fetch("CARGO_HOME") { File.expand_path("~/.cargo") }
     [ENV.fetch("CARGO", nil), executable("cargo"), File.join(home, "bin/cargo")].compact.find { |f| File.executable?(f) }

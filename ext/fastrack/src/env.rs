@@ -4,23 +4,23 @@ mod body_source;
 mod build;
 mod headers;
 mod input;
-mod own_calls;
+mod leading_values;
 mod protocol;
 mod remote_addr;
+mod request_bound;
 mod server_name;
 mod templates;
-mod values;
 
 use magnus::{Error, RModule, Ruby};
 
 pub(crate) use body_source::SourceScope;
 pub(crate) use build::EnvBuilder;
 pub(crate) use input::input;
-pub(crate) use own_calls::{own_call_keys, own_request, Offered};
+pub(crate) use request_bound::{bound_request, request_bound_keys, Offered};
 pub(crate) use templates::{callback_keys, make_template};
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
-    values::init(ruby)?;
+    leading_values::init(ruby)?;
     body_source::init(ruby, module)?;
-    own_calls::init(ruby, module)
+    request_bound::init(ruby, module)
 }

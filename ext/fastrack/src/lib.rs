@@ -1,26 +1,25 @@
 //! The Ruby boundary of Fastrack: env, application call, response.
 //!
-//! No protocol and no system calls here: those are in the crates.
+//! The crates implement the protocol and the system calls.
 //!
 //! # Safety
 //!
-//! Every Ruby call that may raise runs inside `protect`, since a raise jumps over Rust frames without
-//! running destructors. This is the contract of each `unsafe fn` here, unless it says more: the caller is under protect,
-//! has the GVL, and none of its frames inside protect owns anything. A SAFETY line says "under protect" where the
-//! function's own caller has promised that.
+//! Every Ruby call that may raise runs inside `protect`, since a raise jumps over Rust frames without running destructors.
+//! The contract of each `unsafe fn` here, unless its comment says more: the caller is under protect and has the GVL, and no
+//! frame of the caller inside protect owns anything. "Under protect" in a SAFETY line refers to this contract.
 //!
 //! # Layers
 //!
-//! A folder uses those before it, never those after it:
+//! A folder uses the folders before it, never the folders after it:
 //!
 //! 1. `ruby`: calling Ruby from Rust
 //! 2. `env`: the Rack environment of a request, and its input
 //! 3. `request`: the request in progress
-//! 4. `response`: the app's response, and how it is sent
+//! 4. `response`: sending the app's response
 //! 5. `app`: the Rack app that the engine calls
 //! 6. `worker`: the classes that lib/fastrack uses
 
-// The one public item is Init_fastrack, which the macro makes.
+// The only public item is Init_fastrack, defined by magnus::init.
 #![allow(missing_docs)]
 
 mod app;

@@ -1,7 +1,7 @@
-//! The app's response, and how it is sent.
+//! Sending the app's response.
 
+mod app_coding;
 mod body;
-mod coded;
 mod each;
 mod file;
 mod headers;
@@ -10,7 +10,7 @@ mod server_headers;
 mod stream;
 mod triple;
 
-pub(crate) use headers::take_headers;
+pub(crate) use headers::read_headers;
 pub(crate) use sender::{BodyMode, Encoding, ResponseBuffers, Sender};
 pub(crate) use server_headers::switch_protocol;
-pub(crate) use triple::{take_triple, unsent_body, CONTINUE, NO_FINAL_STATUS};
+pub(crate) use triple::{read_triple, unsent_body, CONTINUE, NO_FINAL_STATUS};

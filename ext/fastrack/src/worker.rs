@@ -3,10 +3,10 @@
 mod app_user;
 mod child_process;
 mod engine;
+mod engine_arguments;
 mod monitor;
-mod own_calls;
+mod request_bound;
 mod scoreboard;
-mod settings;
 mod shared_queue;
 mod thread_dump;
 
@@ -30,13 +30,14 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
     monitor::init(ruby, module)?;
-    own_calls::init(ruby, module)?;
+    request_bound::init(ruby, module)?;
     engine::init(ruby, module)
 }
 
-/// `replace_file(fd, with)`: makes a descriptor another one's copy. IO#reopen would raise in threads that write to it.
+/// `replace_file(fd, with)`: makes `fd` a copy of the descriptor `with`. IO#reopen would raise in threads that write to the
+/// file.
 fn replace_file(ruby: &Ruby, fd: c_int, with: c_int) -> Result<(), Error> {
-    // SAFETY: Ruby's IO objects have them open during the call, which holds the GVL, and are about the same kind of file.
+    // SAFETY: Ruby's IO objects keep both descriptors open during the call, which holds the GVL. Both are log files.
     let replaced =
         unsafe { fastrack_sys::borrow_fd(with).and_then(|with| fastrack_sys::replace_fd(fd, with)) };
     replaced.map_err(|error| system_error(ruby, "a log file", &error))

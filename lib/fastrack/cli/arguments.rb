@@ -6,22 +6,71 @@ require_relative "../error"
 require_relative "../listener/address"
 require_relative "../text"
 require_relative "help"
-require_relative "puma_flags"
 
 module Fastrack
+  # Puma's flags for the `fastrack` command: flags that set an option, and hints for the other flags.
+  module PumaFlags
+    # A flag without a value means true.
+    OPTIONS = {
+      "--dir PATH" => :WorkingDirectory, "--preload" => :PreloadApp, "--early-hints" => :EarlyHints, "--redirect-stdout FILE" => :StdoutPath,
+      "--redirect-stderr FILE" => :StderrPath, "--control-token TOKEN" => :ControlToken, "--persistent-timeout SECONDS" => :KeepAliveTimeout
+    }.freeze
+
+    # Flags for behaviour that Fastrack always has.
+    WITHOUT_EFFECT = [%w[-q --quiet], %w[-s --silent], %w[--redirect-append]].freeze
+
+    INSTEAD = {
+      ["-S", "--state PATH"] => "write state_path PATH into the ConfigFile; `fastrack status` goes by the pid file, -P",
+      ["--tag NAME"] => "write tag NAME into the ConfigFile",
+      ["--fork-worker"] => "leave it out: workers are forked from a preloaded master",
+      ["--prune-bundler"] => "write preload_app false into the ConfigFile"
+    }.freeze
+
+    # @return [Array<String>] directories of -I
+    def load_path = @load_path ||= []
+
+    # @return [Array<String>] libraries of -r, to be required before the app
+    def libraries = @libraries ||= []
+
+    # Whether no configuration file is to be read.
+    def no_config? = @no_config || false
+
+    private
+
+    def add_puma_flags(options)
+      options.separator "\nPuma's options:"
+      OPTIONS.each { |flag, name| option(options, name, flag, Option::BY_NAME.fetch(name).help) }
+      options.on("--log-requests", "write an access log to stdout") { set("AccessLog", "-") }
+      options.on("--control-url URL", "unix://PATH or tcp://127.0.0.1:PORT of the monitor") { |url| control_url(url) }
+      options.on("-I PATH", "add directories to the load path, separated by colons") { |path| load_path.concat(path.split(":").map { |folder| Text.utf8(folder) }) }
+      options.on("-r", "--require LIBRARY", "require a library before the app") { |library| libraries << Text.utf8(library) }
+      options.on("-V", "show the version") { @action = :version }
+      WITHOUT_EFFECT.each { |flags| options.on(*flags, "no effect, always so") { nil } }
+      INSTEAD.each { |flags, text| options.on(*flags, text) { raise Error, "#{flags.join(", ")} is not for this command: #{text}" } }
+    end
+
+    def control_url(url)
+      case url
+      when %r{\Aunix://(.+)} then set("ControlPath", Regexp.last_match(1))
+      when %r{\Atcp://} then set("ControlListen", url)
+      else raise Error, "--control-url must be unix://PATH or tcp://127.0.0.1:PORT; got #{Text.utf8(url).inspect}"
+      end
+    end
+  end
+
   # The arguments of the `fastrack` command.
   class Arguments
     include PumaFlags
 
-    # Commands for a running server, and the options that their help shows; that of others shows those of serving. All are allowed, so that a
-    # start's may be kept.
+    # Commands for a running server, and the groups of options in their help. The help of other commands has the groups of serving. All
+    # options are accepted, so that those of the start may stay.
     CONTROL = {
       "status" => %i[finding looking], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
       "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding]
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
 
-    # @return [Hash{String => OptionParser}] by command, "" for none: what the gem has of pages and completions is made of them
+    # @return [Hash{String => OptionParser}] by command, "" for none; the gem's man page and completions are made of these
     def self.parsers = ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
 
     # @return [Symbol] :serve, :check, :help, :version or one of CONTROL, where phased-restart is :reload
@@ -53,7 +102,7 @@ module Fastrack
       raise Error, Text.utf8(e.message)
     end
 
-    # Whether it is a command for a running server.
+    # Whether the command is for a running server.
     def control? = CONTROL.key?(@action.to_s)
 
     def watch? = @watch || false
@@ -62,17 +111,17 @@ module Fastrack
 
     def json? = @json || false
 
-    # Whether the configuration file is Puma's, whatever its name is.
+    # Whether the configuration file is Puma's, with any name.
     def puma? = @puma || false
 
     def daemonize? = @daemonize
 
-    # @return [String] of the command that was named, or of all
+    # @return [String] help of the named command, or of all
     def help = parser_of(@command).help
 
     def parser_of(command) = parser(Help::COMMANDS.fetch(command, Help::ALL), CONTROL.fetch(command, SERVING))
 
-    # What overrides a ConfigFile.
+    # Settings that override a ConfigFile.
     #
     # @param host [String] to listen on if only a port was given
     # @return [Hash{Symbol => Object}]
@@ -88,7 +137,7 @@ module Fastrack
 
     private
 
-    # `workers -1` is no option.
+    # Takes the change of `workers -1` out, because the parser would take it for an option.
     def with_change(arguments)
       return arguments unless arguments.first == "workers" && (arguments & %w[-h --help]).empty?
 
@@ -126,7 +175,7 @@ module Fastrack
       end
       option(options, :Host, "-o", "--host HOST", "address to listen on")
       option(options, :Port, "-p", "--port PORT", "port to listen on (default: 9292)")
-      # Before --config, which it would replace as its opposite.
+      # Comes before --config, because the parser would take it for the opposite of --config.
       options.on("--no-config", "read no configuration file") { @no_config = true }
     end
 
@@ -138,7 +187,7 @@ module Fastrack
       options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }
     end
 
-    # What names a server, and its configuration.
+    # Options that name a server and its configuration.
     def add_finding(options)
       option(options, :ConfigFile, "-c", "--config FILE", "configuration file (default: config/fastrack.rb, if it exists)")
       options.on("-C FILE", "Puma's configuration file (default: config/puma.rb, if there is no config/fastrack.rb)") do |path|

@@ -98,7 +98,7 @@ module Fastrack
       TEXT
     }.freeze
 
-    # Commands: an argument that is no file may be a misspelled one.
+    # Commands. An argument that is no file may be a misspelled command.
     WORDS = [*COMMANDS.keys, "tune"].freeze
 
     # Options with their help, wrapped to 80 columns.

@@ -7,16 +7,16 @@ require_relative "../process/proc_stat"
 require_relative "../process/safe_file"
 
 module Fastrack
-  # Asks a server's monitor by its unix socket. Who answers there may be anybody: answers are limited in size and time, are checked, and
-  # have nothing in them that a terminal would take for orders.
+  # A client of a server's monitor, by the unix socket. Any process may answer there. So answers are limited in size and time, are checked,
+  # and lose control characters.
   class MonitorClient
     # Seconds that an answer may take.
-    PATIENCE = 5
+    ANSWER_TIME = 5
 
     # Bytes of the longest answer. The status of 1,024 workers has a quarter of it.
-    LONGEST = 4 << 20
+    LONGEST_ANSWER = 4 << 20
 
-    # What a status has at least, by key. More is only shown.
+    # Keys that a status must have, and their types. Other keys are only shown.
     STATUS = { "server" => String, "version" => String, "pid" => Integer, "phase" => String, "serves" => :boolean, "now" => Numeric, "uptime" => Numeric,
                "workers_wanted" => Integer, "workers_ready" => Integer, "stop_seconds" => Numeric, "workers" => Array, "listeners" => Array, "orders" => Array,
                "last_exits" => Array, "connections" => Hash, "master" => Hash }.freeze
@@ -39,7 +39,7 @@ module Fastrack
       @path = path
     end
 
-    # @return [Hash, nil] see docs/monitor.md; nil where nobody listens
+    # @return [Hash, nil] see docs/monitor.md; nil if nobody listens
     # @raise [Error]
     def status
       answer = ask("GET", "/status.json") or return
@@ -51,21 +51,21 @@ module Fastrack
     end
 
     # @param target [String]
-    # @return [Hash, nil] which signal the server has sent itself, its master's pid, and the number of its last order before; nil where
+    # @return [Hash, nil] the signal that the master has sent to itself, the master's pid, and the number of the last order before; nil if
     #   nobody listens
     # @raise [Error]
     def order(target) = ask("POST", target)&.then { |answer| parse(answer).tap { |sent| check(sent, SENT) } }
 
-    # @param found [Hash] its last status
-    # @return [Array<Integer>] its masters, as this process sees them; none if they are another container's
+    # @param found [Hash] last status of the server
+    # @return [Array<Integer>] pids of the masters as this process sees them; empty if they are in another container
     def visible(found) = [@peer, *(found["other_master"] if @peer == found["pid"])].compact
 
-    # @return [String] without what a terminal would take for orders
+    # @return [String] the text without control characters
     def self.printable(text) = text.to_s.dup.force_encoding(Encoding::UTF_8).scrub("?").gsub(/[^[:print:]]/, "?")
 
     private
 
-    def foreign! = raise(Error, "what answers at #{@path} is no monitor of this version of Fastrack")
+    def foreign! = raise(Error, "the server at #{@path} is not the monitor of this version of Fastrack")
 
     def check_parts(found)
       { "workers" => WORKER, "orders" => ORDER, "last_exits" => EXIT, "listeners" => LISTENER }.each { |key, shape| found[key].each { |one| check(one, shape) } }
@@ -80,7 +80,7 @@ module Fastrack
       foreign! unless fits
     end
 
-    # @return [Object] of printable text and usual numbers
+    # @return [Object] parsed JSON with printable text and usual numbers
     def parse(text)
       clean(JSON.parse(text))
     rescue JSON::ParserError, EncodingError
@@ -105,7 +105,7 @@ module Fastrack
 
       raise Error, "the monitor at #{@path} answers: #{status.zero? ? "nothing" : self.class.printable(body.to_s[0, 500]).strip}"
     rescue Errno::ENOENT, Errno::ECONNREFUSED, ArgumentError
-      # No socket can have a path that is so long (ArgumentError).
+      # ArgumentError: the path is too long for a socket.
       nil
     rescue SystemCallError => e
       raise Error, "the monitor at #{@path}: #{SafeFile.reason(e)}"
@@ -116,12 +116,12 @@ module Fastrack
       UNIXSocket.open(@path) do |socket|
         @peer = peer(socket)
         socket.write(request)
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
+        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + ANSWER_TIME
         loop do
-          # A master that is stopped (SIGSTOP) is connected to, and says nothing.
+          # A master that is stopped (SIGSTOP) accepts the connection, and does not answer.
           left = deadline - Process.clock_gettime(Process::CLOCK_MONOTONIC)
           raise Error, "the monitor at #{@path} does not answer" unless left.positive? && socket.wait_readable(left)
-          raise Error, "the monitor at #{@path} does not end its answer" if answer.bytesize > LONGEST
+          raise Error, "the monitor at #{@path} does not end its answer" if answer.bytesize > LONGEST_ANSWER
 
           answer << socket.readpartial(65_536)
         end
@@ -130,8 +130,8 @@ module Fastrack
       answer
     end
 
-    # @return [Integer, nil] the process that listens there, by the kernel (SO_PEERCRED, unix(7)); nil if it is one of another container
-    #   or the system does not tell
+    # @return [Integer, nil] pid of the process that listens, by the kernel (SO_PEERCRED, unix(7)); nil if the process is in another
+    #   container or the system does not tell
     def peer(socket)
       return unless Socket.const_defined?(:SO_PEERCRED)
 

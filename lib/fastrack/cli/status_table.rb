@@ -5,15 +5,15 @@ require "io/console"
 module Fastrack
   # The status of a server as text. A terminal gets lines that fit, a file or pipe whole ones.
   class StatusTable
-    # Of a terminal that does not know.
+    # Columns of a terminal that does not tell its width.
     COLUMNS = 80
 
-    # In 80 columns a request has no room beside that: it is in a line of its own.
+    # Head of the table. In 80 columns a request has no room beside it, and has a line of its own.
     HEAD = " nr     pid state     cpu   req/s  requests   in slot  memory     own      up"
 
     COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31, "down" => 31, "bad" => 31 }.freeze
 
-    # Names of errors, and where the status counts them.
+    # Names of errors, and the keys of their counts in the status.
     ERRORS = { "5xx" => %w[responses 5xx], "timeouts" => %w[timed_out], "refused" => %w[refused], "overloaded" => %w[overloaded],
                "dropped" => %w[dropped], "aborted" => %w[aborted] }.freeze
 
@@ -22,7 +22,7 @@ module Fastrack
 
     CLEAR = "\e[H\e[J"
 
-    # @param output [IO] which decides on colours
+    # @param output [IO] a terminal gets colours
     def initialize(output = $stdout)
       @output = output
       @colours = output.tty? && ENV["NO_COLOR"].to_s.empty?
@@ -30,7 +30,7 @@ module Fastrack
 
     # @param before [Hash] an earlier status, for the rates
     # @param now [Hash]
-    # @param clear [Boolean] whether it replaces what the terminal shows
+    # @param clear [Boolean] whether the text replaces the terminal's content
     # @return [String]
     def text(before, now, clear: false)
       @seconds = [now["now"] - before["now"], 0.001].max
@@ -49,13 +49,13 @@ module Fastrack
       painted("#{line}#{waiting(now)}", phase => phase, /\d+ waiting\z/ => "bad")
     end
 
-    # Clients that a worker has, or all together, and nobody has time for.
+    # Number of clients that wait.
     def waiting(now)
       count = now.dig("connections", "waiting").to_i
       count.positive? ? "  #{count} waiting" : ""
     end
 
-    # What has gone wrong, if anything has: in all, and since the last look.
+    # Counts of errors, in all and since the last check; nil without errors.
     def errors(before, now)
       counts = ERRORS.filter_map do |name, place|
         count = now.dig(*place).to_i
@@ -78,7 +78,7 @@ module Fastrack
       painted(parts.compact.join("  "), (full?(now) ? /\d+ busy/ : nil) => "busy", (waits ? /backlog \S+(?: \S+)*/ : nil) => "bad")
     end
 
-    # Whether nobody has time for one more request.
+    # Whether all threads have requests.
     def full?(now)
       room = now["threads"].to_i * now["workers"].size
       room.positive? && now.dig("connections", "in_app").to_i >= room
@@ -94,7 +94,7 @@ module Fastrack
       painted(fixed.join(" ").rstrip, /(?<= )#{Regexp.escape(state)}(?= |\z)/ => state)
     end
 
-    # What workers are forked from instead of the master.
+    # Line of the mold.
     def mold(mold)
       return if mold.nil?
 
@@ -115,7 +115,7 @@ module Fastrack
 
     def rate(before, now) = before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""
 
-    # Whether the kernel does not tell what the process takes, without what others have as well.
+    # Whether the kernel does not tell the process's PSS.
     def unknown?(process) = process["rss"] && process["pss"].nil?
 
     def memory(process) = unknown?(process) ? "?" : bytes(process["pss"])
@@ -137,17 +137,17 @@ module Fastrack
       minutes < 2880 ? "#{minutes / 60}h#{(minutes % 60).to_s.rjust(2, "0")}m" : "#{minutes / 1440}d"
     end
 
-    # As the log has it.
+    # A time in the log's format.
     def moment(seconds) = Time.at(seconds).utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def fit(line) = @columns && line.length > @columns ? "#{line[0, @columns - 3]}..." : line
 
-    # @param colours [Hash{Regexp, String => String}] which parts of the line get which of the COLOURS; nil is no part
+    # @param colours [Hash{Regexp, String => String}] names of COLOURS by parts of the line; a nil part is ignored
     def painted(line, colours)
       colours.reduce(fit(line)) { |text, (part, name)| part ? text.gsub(part) { |found| colour(name, found) } : text }
     end
 
-    # @return [Integer, nil] nil: there is no terminal whose width counts
+    # @return [Integer, nil] nil: the output is no terminal
     def columns
       return unless @output.tty?
 

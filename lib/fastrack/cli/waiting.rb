@@ -4,14 +4,14 @@ require_relative "../error"
 require_relative "../process/proc_stat"
 
 module Fastrack
-  # Waits for what comes of an order.
+  # Waits for the outcome of an order.
   class Waiting
-    # Seconds between two looks.
+    # Seconds between two checks.
     PAUSE = 0.1
 
     # @param signal [String]
     # @param limit [Float] seconds to wait; 0: for ever
-    # @param log [String, nil] the server's, where it is known
+    # @param log [String, nil] path of the server's log, if known
     def initialize(signal, limit, log = nil)
       @signal = signal
       @limit = limit
@@ -19,7 +19,7 @@ module Fastrack
       @started = now
     end
 
-    # @return [Float] seconds until all was done
+    # @return [Float] seconds until the order was done
     # @raise [Error] with the reason
     def await
       loop do
@@ -39,19 +39,19 @@ module Fastrack
     def log_line = @log && "; its log is #{@log}"
   end
 
-  # Waits until new workers, or those of a new master, have answered that they are ready. The monitor of the master that has the order
-  # tells what has come of that; if that master ends meanwhile, the new one's tells what it is at.
+  # Waits until new workers, or workers of a new master, are ready. The monitor of the master that got the order tells the outcome. If that
+  # master ends meanwhile, the new master's monitor tells its state.
   class StartWaiting < Waiting
-    # Seconds without a monitor and without a new master, until the server is gone.
-    GONE = 3
+    # Seconds without a monitor and without a new master after which the server counts as ended.
+    GONE_AFTER = 3
 
     # @param sent [Hash] see MonitorClient#order
-    # @param place [#call] gives the MonitorClient for a master's pid
-    def initialize(sent, limit, log, &place)
+    # @param client [#call] returns the MonitorClient for a master's pid
+    def initialize(sent, limit, log, &client)
       super(sent["sent"], limit, log)
       @master = sent["pid"]
       @after = sent["after"]
-      @place = place
+      @client = client
     end
 
     private
@@ -62,21 +62,21 @@ module Fastrack
 
       status ||= look(@new) if @new
       note_missing(status)
-      raise Error, complaint("the server is gone#{@last}") if @missing_since && now - @missing_since > GONE
+      raise Error, complaint("the server is gone#{@last}") if @missing_since && now - @missing_since > GONE_AFTER
 
       heir_ready?(status)
     end
 
     # @return [Hash, nil]
     def look(pid)
-      @place.call(pid)&.status
+      @client.call(pid)&.status
     rescue Error => e
-      # One that is about to end may cut a connection.
+      # A monitor that is about to end may cut a connection.
       @last = ": #{e.message}"
       nil
     end
 
-    # @return [Hash, nil] the one that was sent: the first of its kind since then
+    # @return [Hash, nil] the order that was sent: the first of its kind since then
     def order(status) = status["orders"].find { |one| one["number"] > @after && one["signal"] == @signal }
 
     def judge(order)
@@ -87,7 +87,7 @@ module Fastrack
       !order.nil? && order["state"] == "done"
     end
 
-    # The other master's workers.
+    # Whether the new master's workers are ready.
     def heir_ready?(status)
       return false if status.nil? || status["pid"] == @master
 
@@ -98,7 +98,7 @@ module Fastrack
 
     def exit_of(status) = status["last_exits"].first.then { |one| "worker #{one["worker"]} #{one["text"]}" }
 
-    # Between two masters nobody may listen, for as long as a hook of the new one takes.
+    # Notes since when neither master answers. Between two masters nobody listens while a hook of the new one runs.
     def note_missing(status)
       @missing_since = status || (@new && ProcStat.running?(@new)) ? nil : @missing_since || now
     end
@@ -106,16 +106,16 @@ module Fastrack
     def late = "it is not ready after #{@limit.round} s (pid #{@new || @master})#{@last}"
   end
 
-  # Waits until a server's masters have ended, which do so after all of their workers.
+  # Waits until a server's masters have ended. A master ends after its workers.
   class StopWaiting < Waiting
-    # Made before the signal is sent.
+    # The object is made before the signal is sent.
     #
-    # @param masters [Array<Integer>] pids that this process can see
-    # @yieldreturn [Boolean] whether the server still runs; asked where it can see none
+    # @param masters [Array<Integer>] pids of the masters that this process can see
+    # @yieldreturn [Boolean] whether the server still runs; asked if no master is visible
     def initialize(masters, limit, log, &running)
-      # Killed workers, hooks and at_exit blocks may take 5 s when the server's own time is over.
+      # After the server's own time, killed workers, hooks and at_exit blocks may take 5 s.
       super("TERM", limit + 5, log)
-      # With its start, a pid names one process for ever.
+      # A pid and a start time together identify one process.
       @masters = masters.to_h { |pid| [pid, ProcStat.start(pid)] }.select { |pid, _| ProcStat.running?(pid) }
       @running = running
     end

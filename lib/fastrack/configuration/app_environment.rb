@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../upgrade/start_command"
+require_relative "../process/start_command"
 
 module Fastrack
   # The app's environment: production, development and so on. Rack apps read its name from RACK_ENV, Rails apps from RAILS_ENV, and
@@ -8,7 +8,7 @@ module Fastrack
   module AppEnvironment
     VARIABLES = %w[RACK_ENV RAILS_ENV].freeze
 
-    # Used where nobody has named one.
+    # Used where nobody has named an environment.
     DEFAULT = "development"
 
     # rackup's names for sets of middleware. No app has such an environment, so RAILS_ENV is left alone.
@@ -21,8 +21,8 @@ module Fastrack
 
       # Sets both variables.
       #
-      # @param typed [String, nil] what the command line says, which outranks the variables
-      # @param default [String, nil] used where neither is set; nil: they stay unset
+      # @param typed [String, nil] name from the command line, which outranks the variables
+      # @param default [String, nil] used where neither variable is set; nil: both stay unset
       # @param variables [Hash, ENV]
       def settle(typed = nil, default: nil, variables: ENV)
         name = typed || named(variables) || default or return
@@ -33,15 +33,15 @@ module Fastrack
         derived.concat(missing) if variables.equal?(ENV)
       end
 
-      # The same for rackup, which sets RACK_ENV itself, to `development` where its user has said nothing. The app has been loaded by then:
-      # a RAILS_ENV that was set stays.
+      # Sets both variables under rackup, which itself sets RACK_ENV to `development` where its user has set none. The app is already
+      # loaded, so a RAILS_ENV that was set stays.
       def settle_rackup
         default = ENV["RACK_ENV"] == DEFAULT && !development_chosen?("RACK_ENV")
         ENV.delete("RACK_ENV") if default && !ENV["RAILS_ENV"].to_s.empty?
         settle
       end
 
-      # Puma's word `environment`, which outranks RACK_ENV. A RAILS_ENV that the user has set stays.
+      # Applies Puma's word `environment`, which outranks RACK_ENV. A RAILS_ENV that the user has set stays.
       def override(name, variables = ENV)
         stays = !variables["RAILS_ENV"].to_s.empty? && !(variables.equal?(ENV) && derived.include?("RAILS_ENV"))
         variables["RACK_ENV"] = name
@@ -51,9 +51,9 @@ module Fastrack
         derived << "RAILS_ENV" if variables.equal?(ENV)
       end
 
-      # Whether it is the user who has said `development`, and not rackup. Under `bundle exec` only the command tells.
+      # Whether the user has chosen `development`, and not rackup. Under `bundle exec` only the command tells.
       #
-      # @param names [Array<String>] of variables that may have said it
+      # @param names [Array<String>] variables in which the user may have named it
       # @return [Boolean]
       def development_chosen?(*names)
         start = StartCommand.current

@@ -8,25 +8,25 @@ require_relative "app_environment"
 require_relative "options"
 
 module Fastrack
-  # For files of Puma's, and words of Puma's in other files.
+  # For a puma.rb, and for Puma's words in other files.
   autoload :PumaFile, File.expand_path("../puma/config_file", __dir__)
 
-  # The language of a ConfigFile: Ruby with a word for each option, the words of a unicorn.rb, and those of a puma.rb that mean
-  # nothing else here.
+  # The language of a ConfigFile: Ruby with a word for each option, the words of a unicorn.rb, and the words of a puma.rb that have no other
+  # meaning here.
   #
   #     max_workers ENV["WEB_CONCURRENCY"] || 3
   #     before_fork { ActiveRecord::Base.connection_pool.disconnect! }
   #
-  # Underscores keep its own methods apart from the words of a configuration.
+  # Methods that are no words of a configuration have underscores around their names.
   class ConfigFile
-    # Words of a unicorn.rb, and Rhebok's for the same. They decide what `timeout` means: how long the app may take
-    # (Unicorn), or a client (Rhebok).
+    # Words of a unicorn.rb, and Rhebok's words for the same. The words in a file decide the meaning of `timeout`: the limit of the app
+    # (Unicorn), or of a client (Rhebok).
     UNICORN_MARKS = %i[worker_processes listen preload_app].freeze
     RHEBOK_MARKS = %i[max_workers host port path reuseport].freeze
 
-    # Unicorn's words that have no effect: the values that describe what happens anyway, and the warning for others.
+    # Unicorn's words without effect: the values that describe what Fastrack does, and the warning for other values.
     WITHOUT_EFFECT = {
-      # A request is dropped in any case if its client has left before its turn.
+      # Fastrack always drops a request whose client has left before the request's turn.
       check_client_connection: [[true, false], nil],
       rewindable_input: [[true], "bodies are always rewindable; see stream_body for calling the app early"],
       client_body_buffer_size: [[], "bodies of up to 1 MiB are kept in memory, larger ones in a file"],
@@ -34,20 +34,20 @@ module Fastrack
       trust_x_forwarded: [[false], "rack.url_scheme is that of the connection; Rack::Request#scheme reads X-Forwarded-Proto"]
     }.freeze
 
-    # Unicorn's default for a listener: an old server may still be shutting down there.
+    # Unicorn's default for a listener: an old server may still listen there.
     TRIES = 5
 
-    # What a word was given, and where: "file:line".
-    Given = Struct.new(:value, :place)
-    private_constant :Given
+    # The value of a word, and its source: "file:line".
+    WordValue = Struct.new(:value, :source)
+    private_constant :WordValue
 
     class << self
       # Evaluates a file.
       #
       # @param context see #initialize
-      # @return [ConfigFile] see #__settings__ and #__places__
-      # @raise [ConfigurationError] when it cannot be read or raises, whatever it is; the message has the line
-      # @raise [SystemExit] when it calls exit
+      # @return [ConfigFile] see #__settings__ and #__sources__
+      # @raise [ConfigurationError] when the file cannot be read, or raises anything; the message has the line
+      # @raise [SystemExit] when the file calls exit
       def evaluate(path, **context)
         config = new(Text.expand(path), **context)
         read_into(config, path)
@@ -78,7 +78,7 @@ module Fastrack
         raise ConfigurationError, "ConfigFile #{path}: #{SafeFile.reason(e)}"
       end
 
-      # The innermost line of the file in the backtrace. A SyntaxError has it in its message.
+      # The innermost line of the file in the backtrace. A SyntaxError has the line in its message.
       def place(error, file)
         lines = error.is_a?(SyntaxError) ? error.message.lines : Array(error.backtrace)
         lines.filter_map { |line| Text.utf8(line.b[/\A#{Regexp.escape(file.b)}:\d+/n].to_s) }.reject(&:empty?).first || file
@@ -97,21 +97,21 @@ module Fastrack
       PumaPlugins.constants
     end
 
-    # @param file [String] its absolute path
-    # @param words [Hash{Symbol => Given}] gets what is written
-    # @param useless [Array<String>] gets the warnings
+    # @param file [String] absolute path
+    # @param words [Hash{Symbol => WordValue}] gets the words of the file
+    # @param warnings [Array<String>] gets the warnings
     # @param context see PumaFile
-    def initialize(file, words: {}, useless: [], **context)
+    def initialize(file, words: {}, warnings: [], **context)
       @__file__ = file
       @__files__ = [file]
       @__words__ = words
-      @__useless__ = useless
+      @__warnings__ = warnings
       @__context__ = context
     end
 
     # @!visibility private
     # @return [Array<String>] warnings about words that have no effect
-    attr_reader :__useless__
+    attr_reader :__warnings__
 
     # @!visibility private
     # @return [Hash{Symbol => Object}] values by option name
@@ -119,10 +119,10 @@ module Fastrack
 
     # @!visibility private
     # @return [Hash{Symbol => String}] where they were written, by option name
-    def __places__ = @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.place}: #{word}"] }
+    def __sources__ = @__words__.to_h { |word, given| [__name__(word), "ConfigFile #{given.source}: #{word}"] }
 
     # @!visibility private
-    # @return [PumaSettings, nil] what a puma.rb sets besides
+    # @return [PumaExtras, nil] settings of a puma.rb that are no options
     def __puma__ = @__neighbour__&.__puma__
 
     # @!visibility private
@@ -130,11 +130,11 @@ module Fastrack
     def __unicorn__? = !__used__(UNICORN_MARKS).nil?
 
     # @!visibility private
-    # @return [Hash{Symbol => Object}] what counts unless it is set anywhere
+    # @return [Hash{Symbol => Object}] defaults of this kind of file, by option name
     def __defaults__ = {}
 
     # @!visibility private
-    # Checks what depends on all words.
+    # Makes the checks that need all words.
     #
     # @return [ConfigFile] self
     # @raise [ConfigurationError]
@@ -174,7 +174,7 @@ module Fastrack
       raise ConfigurationError, "listen #{e.message}; got #{[place, *settings].join(" ")[0, 200].inspect}"
     end
 
-    # @param name [String, nil] Puma's word if there is one: it sets the environment
+    # @param name [String, nil] as Puma's word, which sets the environment
     # @return [String] the app's environment, which `-e`, RACK_ENV or RAILS_ENV names
     def environment(name = nil)
       method_missing(:environment, name) unless name.to_s.empty?
@@ -184,7 +184,7 @@ module Fastrack
     # @return [Boolean]
     def production? = environment == "production"
 
-    # Puma's word. Threads that are not needed sleep, so that there is no use for a minimum.
+    # Puma's word. Idle threads sleep, so a minimum is of no use.
     #
     # @param min [Integer, String, nil]
     # @param max [Integer, String, nil]
@@ -205,23 +205,23 @@ module Fastrack
     # @return [Hash, ENV]
     def __variables__ = @__context__.fetch(:environment, ENV)
 
-    # nil means that the word is not there: `max_workers ENV["WEB_CONCURRENCY"]`.
+    # A nil value counts as no word: `max_workers ENV["WEB_CONCURRENCY"]`.
     #
-    # @param source [Symbol] what the user has written
-    # @param word [Symbol] under which it is kept
+    # @param source [Symbol] the word in the file
+    # @param word [Symbol] key of the value
     def __set__(option, value, source, word = source)
       value.nil? ? @__words__.delete(word) : __store__(word, option.coerce(value, source.to_s))
     end
 
-    # The last one wins, also between two words for the same option.
+    # The last value wins, also between two words for the same option.
     def __store__(word, value)
       @__words__.delete(word)
-      @__words__[word] = Given.new(value, __place__)
+      @__words__[word] = WordValue.new(value, __source__)
     end
 
-    def __say__(text) = @__useless__ << "ConfigFile #{__place__}: #{text}"
+    def __say__(text) = @__warnings__ << "ConfigFile #{__source__}: #{text}"
 
-    def __place__
+    def __source__
       location = caller_locations.find { |one| @__files__.include?(one.path) }
       location ? "#{location.path}:#{location.lineno}" : @__file__
     end
@@ -235,7 +235,7 @@ module Fastrack
     def __used__(words) = words.find { |word| @__words__.key?(word) }
 
     def __refuse__(word, message)
-      raise ConfigurationError, "ConfigFile #{@__words__.fetch(word).place}: #{message}"
+      raise ConfigurationError, "ConfigFile #{@__words__.fetch(word).source}: #{message}"
     end
 
     # Puma's words are read as in a puma.rb, into the same settings.
@@ -245,7 +245,7 @@ module Fastrack
         raise ConfigurationError, "unknown word #{word}#{Error.suggestion(word, words)}"
       end
 
-      @__neighbour__ ||= PumaFile.new(@__file__, words: @__words__, useless: @__useless__, **@__context__)
+      @__neighbour__ ||= PumaFile.new(@__file__, words: @__words__, warnings: @__warnings__, **@__context__)
       @__neighbour__.public_send(word, *arguments, **keywords, &block)
     end
 

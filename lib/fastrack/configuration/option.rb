@@ -10,7 +10,7 @@ module Fastrack
   UserGroup = Struct.new(:name, :uid, :gid) do
     # @param user [String] a name
     # @param group [String, nil] a name; nil: the user's primary group
-    # @raise [ArgumentError] with what was expected
+    # @raise [ArgumentError] with the expected form
     def self.find(user, group = nil)
       missing = "user"
       entry = Etc.getpwnam(user)
@@ -20,10 +20,10 @@ module Fastrack
       raise ArgumentError, "must be an existing #{missing}"
     end
 
-    # Whether this process may switch to the user. Only root may, unless it is that user already.
+    # Whether this process may switch to the user. Only root may, unless the process is that user already.
     def permitted? = Process.euid.zero? || current?
 
-    # Switches this process to the user for good. Groups come first, while it still has the right to.
+    # Switches this process to the user for good. Groups come first, while the process still has the right to change them.
     #
     # @raise [SystemCallError]
     def switch
@@ -39,7 +39,7 @@ module Fastrack
     def current? = Process.euid == uid && Process.egid == gid
   end
 
-  # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). They are listed in options.rb.
+  # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). options.rb lists all.
   class Option
     # @return [Symbol] :MaxWorkers
     attr_reader :name
@@ -49,10 +49,10 @@ module Fastrack
     # @return [String] one line for `rackup -s Fastrack --help`, with its default
     def help_with_default = default.nil? ? help : "#{help} (default: #{default})"
 
-    # @return [String] the same without
+    # @return [String] the same line without the default
     attr_reader :help
 
-    # @param type [Symbol, #call] a method of Types, or what turns a value into one of the type as those do
+    # @param type [Symbol, #call] a method of Types, or a callable that converts a value as those methods do
     # @param arguments [Array] further arguments of that method
     def initialize(name, word, default, help, type, *arguments)
       @name = name
@@ -71,21 +71,21 @@ module Fastrack
     rescue ArgumentError => e
       value = Text.utf8(value) if value.is_a?(String)
       given = value == true ? "no value was given" : "got #{value.inspect[0, 200]}"
-      # A token is in no log, not even one that does not fit.
+      # No log shows a token, not even an invalid one.
       raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
     end
 
-    # Whether its value is a block in a ConfigFile.
+    # Whether the value is a block in a ConfigFile.
     def hook? = @hook
 
-    # Option types. Each method turns a value as users write it (a command line gives Strings, a bare `-O Key` gives true)
-    # into the type, or raises ArgumentError ("must be ...").
+    # Option types. Each method converts a user's value, or raises ArgumentError ("must be ..."). A command line gives Strings, and a bare
+    # `-O Key` gives true.
     module Types
       TRUE_WORDS = /\A(?:true|yes|1|on)\z/i.freeze
       FALSE_WORDS = /\A(?:false|no|0|off|)\z/i.freeze
 
-      # What no other limit is set for, also in bytes. Sums of them still fit into 64 bits.
-      MOST = 1_000_000_000_000_000
+      # Largest number where no other limit is set, also for bytes. Sums of such numbers fit into 64 bits.
+      LARGEST = 1_000_000_000_000_000
 
       # Some 30 years.
       MOST_SECONDS = 1_000_000_000
@@ -94,7 +94,7 @@ module Fastrack
 
       BYTES = { "" => 1, "k" => 1 << 10, "m" => 1 << 20, "g" => 1 << 30 }.freeze
 
-      # MAX_WORKERS of the engine: the scoreboard and the shared queue have a place for each, and for its successor.
+      # MAX_WORKERS of the engine: the scoreboard and the shared queue have room for each worker and its successor.
       MOST_WORKERS = 512
 
       module_function
@@ -116,9 +116,9 @@ module Fastrack
       end
 
       # @param range [Range] of Integers
-      # @param most [Integer] of a range without an end
+      # @param most [Integer] largest value of a range without an end
       # @return [Integer]
-      def integer(value, range, most = MOST)
+      def integer(value, range, most = LARGEST)
         number = value.is_a?(String) ? Integer(value, 10, exception: false) : value
         limits = range.end ? " from #{range.begin} to #{range.end}" : ", #{range.begin} or more"
         at_most(must(number, number.is_a?(Integer) && range.cover?(number), "a whole number#{limits}"), range.end || most)
@@ -128,19 +128,19 @@ module Fastrack
       def workers(value) = value.to_s == "auto" ? :auto : integer(value, 1.., MOST_WORKERS)
 
       # @param value [Integer, String] bytes, or 300M, 1G
-      # @return [Integer, nil] bytes; nil for 0, unless that means something
+      # @return [Integer, nil] bytes; `zero` for 0
       def size(value, zero = nil)
         number, unit = value.is_a?(String) ? value.match(/\A(\d+) ?([kmg]?)i?b?\z/i)&.captures : [value, ""]
         raise ArgumentError, "must be a size in bytes, or such as 300M or 1G" unless number.is_a?(String) || (number.is_a?(Integer) && !number.negative?)
 
         bytes = number.to_i * BYTES.fetch(unit.downcase)
-        bytes.zero? ? zero : at_most(bytes, MOST)
+        bytes.zero? ? zero : at_most(bytes, LARGEST)
       end
 
       # @return [Integer] bytes
       def bytes(value, range) = integer(size(value, 0), range)
 
-      # Of a process. A small number without a unit was meant as megabytes.
+      # Memory of a process. A small number without a unit is refused, because its user means megabytes.
       #
       # @return [Integer, nil] see #size
       def memory(value, zero = nil)
@@ -198,7 +198,7 @@ module Fastrack
         raise ArgumentError, "must be an IP address and port, such as 127.0.0.1:9394 or 0.0.0.0:9394, or a port alone"
       end
 
-      # @return [IPAddr, nil] nil: it is none, or a whole network
+      # @return [IPAddr, nil] nil: the text is no address, or a network's
       def ip_address(text)
         require "ipaddr"
         IPAddr.new(text.to_s.delete_prefix("[").delete_suffix("]")) unless text.to_s.match?(%r{[/%]})

@@ -7,7 +7,7 @@ require_relative "option"
 module Fastrack
   # Every option, Rhebok's first.
   class Option
-    # RAILS_MAX_THREADS and a puma.rb may say more.
+    # Most threads of a worker. Larger values of RAILS_MAX_THREADS and of a puma.rb count as this one.
     MOST_THREADS = 64
 
     ALL = [
@@ -89,7 +89,7 @@ module Fastrack
     BY_NAME = ALL.to_h { |option| [option.name, option] }
                  .then { |options| options.merge(ALIASES.transform_values { |name| options.fetch(name) }) }.freeze
 
-    # Second words for the same option: Unicorn's, and Rhebok's for what is a limit of the app's in a unicorn.rb.
+    # Second words for an option: Unicorn's `worker_processes`, and Rhebok's `timeout`, which limits the app in a unicorn.rb.
     OTHER_WORDS = { worker_processes: :MaxWorkers, timeout: :ClientTimeout }.freeze
 
     BY_WORD = ALL.to_h { |option| [option.word, option] }
@@ -97,7 +97,7 @@ module Fastrack
 
     DEFAULTS = ALL.to_h { |option| [option.name, option.default] }.freeze
 
-    # Readers for the values in @values, which are by option name: one for each option's word.
+    # A reader for each option, with the option's word. `@values` has the values by option name.
     module Readers
       ALL.each { |option| define_method(option.word) { @values.fetch(option.name) } }
 

@@ -3,15 +3,15 @@
 require_relative "../error"
 require_relative "../listener/address"
 require_relative "../log"
-require_relative "option"
 require_relative "config_file"
+require_relative "option"
 require_relative "options"
 
 module Fastrack
-  # What the hooks of a unicorn.rb call on their `server`, the Launcher.
+  # Methods that the hooks of a unicorn.rb call on their `server`, the Launcher.
   module UnicornServerApi
     # `server.config`: the configuration by word, Unicorn's words included.
-    Settings = Struct.new(:configuration) do
+    ConfigView = Struct.new(:configuration) do
       # @param word [Symbol, String]
       # @return [Object, nil] nil for an unknown word
       def [](word)
@@ -20,8 +20,8 @@ module Fastrack
       end
     end
 
-    # @return [Settings]
-    def config = Settings.new(configuration)
+    # @return [ConfigView]
+    def config = ConfigView.new(configuration)
 
     # @return [Logger] the configured one, or one that writes to stderr
     def logger = configuration.logger || (@logger ||= new_logger)
@@ -37,19 +37,21 @@ module Fastrack
 
     # Listens on another address; called in after_fork, only in that worker.
     #
-    # A worker does not wait for an address that is in use. It serves, and tries again in the background. Once the address
-    # is free the worker exits, and the after_fork of its replacement listens there.
+    # A worker does not wait for an address that is in use. The worker serves, and tries again in the background. Once the address is free
+    # the worker exits, and the after_fork of the replacement listens there.
     #
     # @param place see Address
     # @param settings see Address::SETTINGS; `tries` is 5 (-1: without end), `delay` is 0.5 s
     # @raise [ListenError] when the server cannot listen there for another reason
     def listen(place, settings = {})
-      # SO_REUSEPORT lets the replacement listen while the old worker is still at work.
+      # SO_REUSEPORT lets the replacement listen while the old worker still serves.
       address = Address.parse(place, settings)
                        .with_defaults(tries: ConfigFile::TRIES, backlog: configuration.backlog, reuseport: true)
       return if listeners.any? { |listener| [address.to_s, ":unix:#{address.path}"].include?(listener.to_s) }
 
-      listeners.concat(in_master? ? address.open_with_retries : address.open)
+      opened = in_master? ? address.open_with_retries : address.open
+      listeners.concat(opened)
+      @worker_listeners = [*@worker_listeners, *opened] unless in_master?
     rescue ArgumentError => e
       raise ConfigurationError, "server.listen #{e.message}"
     rescue AddressInUseError => e
@@ -59,7 +61,7 @@ module Fastrack
       Thread.new { retry_in_background(address) }
     end
 
-    # Short: it appears in the NoMethodError of a hook.
+    # A short text, because it appears in the NoMethodError of a hook.
     def inspect = "#<#{self.class} #{listeners.map(&:to_s).join(" ")}>"
 
     private
@@ -85,10 +87,10 @@ module Fastrack
       false
     end
 
-    # Required only when needed: from Ruby 4.0 on logger is a gem, which a bundle may lack.
+    # Required only when needed, because since Ruby 4.0 logger is a gem, which a bundle may lack.
     def new_logger
       require "logger"
-      # A Logger takes what it cannot close for a file name.
+      # Logger.new takes an object without `close` for a file name.
       Logger.new($stderr.respond_to?(:close) ? $stderr : STDERR)
     rescue LoadError
       require_relative "plain_logger"
@@ -96,9 +98,9 @@ module Fastrack
     end
   end
 
-  # What the hooks of a unicorn.rb call on their `worker`, besides `nr`.
+  # Methods that the hooks of a unicorn.rb call on their `worker`, besides `nr`.
   module UnicornWorkerApi
-    # Unicorn's heartbeat file, which hooks chown to another user. There is none here.
+    # Stands for Unicorn's heartbeat file, which hooks chown to another user. Fastrack has no such file.
     NO_FILE = Object.new.tap { |file| def file.chown(_uid, _gid) = 0 }
 
     def tmp = NO_FILE
@@ -108,7 +110,7 @@ module Fastrack
     # @param name [String]
     # @param group [String, nil]
     # @raise [ArgumentError] when there is no such user or group
-    # @raise [SystemCallError] when this process is not allowed to
+    # @raise [SystemCallError] when this process may not switch
     def user(name, group = nil) = UserGroup.find(name, group).switch
   end
 end

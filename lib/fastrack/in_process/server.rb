@@ -1,29 +1,181 @@
 # frozen_string_literal: true
 
+require_relative "../configuration/options"
 require_relative "../error"
+require_relative "../listener/address"
+require_relative "../log"
 require_relative "../native"
-require_relative "engine_thread"
-require_relative "fork_guard"
-require_relative "settings"
+require_relative "../process/guards"
+require_relative "../worker/engine_builder"
 
 module Fastrack
-  # A server in threads of this process, for tests and tools. It forks nothing, takes no signals, prints nothing, and leaves the
-  # process's title alone.
+  module ForkGuard
+    # Guards servers inside this process, which may be anything else besides.
+    module Servers
+      # @param server [#descriptors]
+      def add(server)
+        # Another thread may fork at any moment, so the Array is replaced and never changed.
+        @servers = [*@servers, server]
+        Process.singleton_class.prepend(ForkGuard) unless Process.singleton_class < ForkGuard
+      end
+
+      # @param server [#descriptors]
+      def remove(server)
+        @servers = @servers.reject { |one| one.equal?(server) }
+      end
+
+      def uninstall
+        super
+        @servers = []
+      end
+
+      private
+
+      def descriptors
+        super + (@servers || []).flat_map(&:descriptors)
+      end
+    end
+
+    singleton_class.prepend(Servers)
+  end
+
+  # A server in threads of this process, for tests and tools. The server forks nothing, handles no signals, prints nothing, and does not set
+  # the process's title.
   #
   #     server = Fastrack::Server.new(app).start
   #     Net::HTTP.get(URI("#{server.url}/"))
   #     server.stop
   #
-  # Each object starts once. A process may have several, and may fork: its children have none.
+  # Each object starts once. A process may have several servers, and may fork: children have none.
   class Server
-    # Requests that are served at a time, unless told otherwise: an app may call itself, and a browser opens six connections.
+    # Options of a server inside another process: those for clients, by name (`KeepAlive`) or by word (`keep_alive`). Neither a ConfigFile
+    # nor the environment is read, because both belong to the server under test.
+    class Options
+      OPTIONS = %i[
+        Host Port Path Listen BackLog ReusePort ClientTimeout HeaderTimeout BodyTimeout WriteTimeout KeepAlive KeepAliveTimeout
+        KeepAliveRequests MaxBodySize MaxRequestTarget MaxHeaderSize MaxHeaderFields StreamBody ResponseBuffer
+        MaxResponseSpool ChunkedTransfer PathInfo EarlyHints LowlevelErrorHandler HandOver GracefulTimeout
+      ].map { |name| Option::BY_NAME.fetch(name) }.freeze
+
+      # Only clients on this machine, at any free port. No timeout ends the process.
+      DEFAULTS = { Host: "127.0.0.1", Port: 0, RequestTimeout: 0.0, WorkerTimeout: 0.0 }.freeze
+
+      include Option::Readers
+
+      # @param given [Hash{Symbol => Object}]
+      # @raise [ConfigurationError]
+      def initialize(given)
+        chosen = given.reject { |_, value| value.nil? }.to_h do |key, value|
+          option = find(key)
+          [option.name, option.coerce(value, "option #{key}")]
+        end
+        @values = Option::DEFAULTS.merge(DEFAULTS, chosen).freeze
+      end
+
+      # @return [nil] no puma.rb is read
+      def puma; end
+
+      # @return [false] Rhebok's users do not start this server
+      def rhebok? = false
+
+      private
+
+      def find(key)
+        option = Option.find(key)
+        return option if OPTIONS.include?(option)
+        raise ConfigurationError, "option #{key} is for a server of its own, and has no effect inside another process" if option
+
+        raise ConfigurationError, "unknown option #{key}#{Error.suggestion(key, OPTIONS.flat_map { |one| [one.name, one.word] })}"
+      end
+    end
+
+    # Builds the engines of a server inside another process.
+    class InProcessEngineBuilder < EngineBuilder
+      # @param server [Server]
+      # @param errors [#write] rack.errors
+      # @param multithread [Boolean] whether the app serves several requests at a time
+      def initialize(server, errors:, multithread:)
+        super(server, nil, gc_interval: 1)
+        @env = {
+          "rack.errors" => errors, "rack.multithread" => multithread, "rack.multiprocess" => false,
+          # Does nothing, because a request that takes too long would end the process.
+          "fastrack.timeout" => ->(_seconds) {}
+        }.freeze
+      end
+
+      private
+
+      def listeners
+        super.map { |listener| { **listener, env: { **listener[:env], **@env }.freeze } }
+      end
+    end
+
+    # An engine, and the thread that runs it.
+    class EngineThread
+      # @return [Thread]
+      attr_reader :thread
+
+      # @param settings [InProcessEngineBuilder] used for this engine only
+      # @param app [#call]
+      # @param name [String] name of the thread
+      def initialize(settings, app, name)
+        @pid = Process.pid
+        # The engine's pipe to a master. A byte wakes the engine, and an end of file would end it.
+        reader, @waker = IO.pipe
+        @engine = settings.engine(slot: nil, master_fd: reader.fileno)
+        @thread = Thread.new { serve(app) }
+        @thread.name = name
+      ensure
+        reader&.close
+        @waker&.close unless @thread
+      end
+
+      # @return [Array<#close>] objects that a forked child has to close
+      def descriptors = [@engine, @waker]
+
+      # Makes the thread end when the begun requests are answered.
+      def stop
+        @engine.drain
+        @engine.stop
+        # `@waker` is closed after an earlier stop by an interrupted thread.
+        @waker.write_nonblock(".", exception: false) unless @waker.closed?
+      end
+
+      # Ends the thread in the middle of a request.
+      def kill = @thread.kill
+
+      # @return [Boolean] whether everything is closed; false while the thread runs
+      def release
+        return false if @thread.alive? || !@engine.release
+
+        @waker.close
+        true
+      end
+
+      private
+
+      # Serves, and ignores `exit` in a request, which in a worker would end the process.
+      def serve(app)
+        @engine.run(app, 0)
+      rescue SystemExit, SignalException => e
+        # In a child that a request has forked this thread is the main thread.
+        raise unless Process.pid == @pid
+
+        Log.line("#{Error.reason(e)} in a request, at #{e.backtrace&.first}: ignored in a server inside another process")
+        retry
+      rescue Exception => e # rubocop:disable Lint/RescueException -- whoever joins the thread has nothing to do with it
+        Log.exception("a thread of a server inside another process failed", e)
+      end
+    end
+
+    # Default number of requests served at a time: an app may call itself, and a browser opens six connections.
     THREADS = 4
 
-    # @return [Settings]
+    # @return [Options]
     attr_reader :configuration
     # @return [Array<Listener>]
     attr_reader :listeners
-    # @return [SharedQueue, nil] of the engines
+    # @return [SharedQueue, nil] queue of the engines
     attr_reader :queue
 
     # @param app [#call] a Rack app
@@ -31,7 +183,7 @@ module Fastrack
     #   and must not call itself
     # @param log [#puts, nil] gets a line when the server starts and when it stops
     # @param errors [#write] rack.errors
-    # @param options see Settings
+    # @param options see Options
     # @raise [ConfigurationError]
     def initialize(app, threads: nil, log: nil, errors: $stderr, **options)
       raise ConfigurationError, "the app does not respond to call: #{app.inspect[0, 200]}" unless app.respond_to?(:call)
@@ -41,7 +193,7 @@ module Fastrack
       @threads = Option::Types.integer(threads, 1..512)
       @log = log
       @errors = errors
-      @configuration = Settings.new(options)
+      @configuration = Options.new(options)
       @lock = Mutex.new
       @listeners = []
       @engines = []
@@ -49,7 +201,7 @@ module Fastrack
       raise ConfigurationError, "threads #{e.message}; got #{threads.inspect}"
     end
 
-    # Returns when it listens.
+    # Starts the server. Returns when the server listens.
     #
     # @return [Server] self
     # @raise [ListenError]
@@ -64,7 +216,7 @@ module Fastrack
       self
     end
 
-    # Starts, and returns when another thread has stopped it.
+    # Starts the server, and returns when another thread has stopped it.
     #
     # @return [Server] self
     def run
@@ -73,11 +225,11 @@ module Fastrack
       self
     end
 
-    # Answers the requests that have begun, and closes all connections and listeners. Afterwards nothing of it is left.
+    # Answers the begun requests, and closes all connections and listeners.
     #
-    # @param within [Numeric] seconds for open requests; then their threads are ended, and their clients cut off
-    # @return [Boolean] whether no request was cut off; nil for a server that does not run in this process
-    # @raise [Error] in a request of its own
+    # @param within [Numeric] seconds for open requests; then the threads are killed and the clients' connections closed
+    # @return [Boolean] whether all begun requests were answered; nil for a server that does not run in this process
+    # @raise [Error] when called in a request of the same server
     def stop(within: @configuration.graceful_timeout)
       return unless running?
       raise Error, "a request cannot wait for its server's end: call stop on another thread" if own_thread?
@@ -90,7 +242,7 @@ module Fastrack
     # @return [Boolean] false also in a forked child
     def running? = @engines.any? && @pid == Process.pid
 
-    # @return [Integer, nil] nil if it listens on unix sockets only
+    # @return [Integer, nil] nil with unix sockets only
     def port = @listeners.find(&:tcp?)&.server_port&.to_i
 
     # @return [Array<String>] "127.0.0.1:34567", or the paths of unix sockets
@@ -104,15 +256,15 @@ module Fastrack
     end
 
     # @!visibility private
-    # @return [Array<#close>] what a forked child has to let go of
+    # @return [Array<#close>] objects that a forked child has to close
     def descriptors = [*@engines.flat_map(&:descriptors), *@listeners, *@queue]
 
     # @!visibility private
-    # What EngineSettings asks a Launcher.
+    # For EngineBuilder, in place of a Launcher.
     def former_listeners = []
 
     # @!visibility private
-    # @return [nil] it prints nothing
+    # @return [nil] the server has no access log
     def access_log; end
 
     # @!visibility private
@@ -130,20 +282,19 @@ module Fastrack
 
     def listen
       @configuration.addresses.each { |address| @listeners.concat(address.open) }
-      # A connection that is kept alive must not wait for the request that its thread is busy with.
+      # A kept-alive connection must not wait for the current request of its engine.
       @queue = SharedQueue.new if @threads > 1 && @configuration.hand_over
       ForkGuard.add(self)
     end
 
-    # The only place that knows how several requests are served at a time: each thread has an engine, and they share the
-    # listeners as workers do.
+    # Starts a thread with an engine for each request at a time. The engines share the listeners as workers do.
     def run_engines
       @threads.times do |index|
-        settings = InProcessSettings.new(self, errors: @errors, multithread: @threads > 1)
-        # For a fork by another thread: it sees all engines or none.
+        settings = InProcessEngineBuilder.new(self, errors: @errors, multithread: @threads > 1)
+        # The Array is replaced, because another thread may fork at any moment.
         @engines += [EngineThread.new(settings, @app, "fastrack #{addresses.first} #{index}")]
       end
-      # The engines have copies, and close them when they stop.
+      # The engines have copies of the listeners, and close the copies when they stop.
       @listeners.each(&:close)
     end
 
@@ -155,12 +306,12 @@ module Fastrack
       @engines = @engines.reject(&:release)
       [*@listeners, *@queue].each(&:close)
       @listeners.each(&:remove_file)
-      # A thread that is left hangs in native code: no child is to have its connection.
+      # A remaining thread hangs in native code, and its connection must not leak into children.
       ForkGuard.remove(self) if @engines.empty?
       in_order
     end
 
-    # The threads get two seconds to end: only native code can keep them.
+    # Kills the threads, and waits two seconds. Only native code can delay a killed thread.
     def cut_off
       @engines.each(&:kill)
       join(2)

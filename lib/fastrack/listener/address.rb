@@ -5,11 +5,10 @@ require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
 require_relative "../text"
-require_relative "tcp"
-require_relative "unix"
+require_relative "sockets"
 
 module Fastrack
-  # Where to listen, as users write it, with the settings of the socket.
+  # An address to listen on, in a user's form, with settings of the socket.
   #
   #     8080   "8080"   "*:8080"   "10.0.0.5:8080"   "[::1]:8080"   "tcp://localhost:8080"
   #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"   "unix:///run/app.sock?umask=0111"
@@ -20,13 +19,13 @@ module Fastrack
     TLS = /\A(?:ssl|https):\/\//.freeze
     ABSTRACT = /\Aunix:(?:\/\/)?@/.freeze
 
-    # Puma's form for settings. Without a scheme a question mark is a part of the path.
+    # Puma's form of settings. Without a scheme a question mark is a part of the path.
     QUERY = /\A(?<place>(?:unix|tcp|http):[^?]*)\?(?<settings>.*)\z/.freeze
 
     FORMS = "a port, host:port, [IPv6]:port or a path"
 
-    # Types of the settings: methods of Option::Types. Unicorn's that have no effect are accepted: the engine sends a
-    # response at once, so TCP_NOPUSH would hold back nothing.
+    # Types of the settings: methods of Option::Types. Settings of Unicorn's without effect have no type: the engine sends a response at
+    # once, so TCP_NOPUSH would hold back nothing.
     SETTINGS = {
       backlog: [:integer, 1..2_147_483_647], reuseport: [:boolean], tcp_nodelay: [:boolean], tcp_defer_accept: [:integer, 0..2_147_483_647],
       ipv6only: [:boolean], rcvbuf: [:integer, 1..2_147_483_647], sndbuf: [:integer, 1..2_147_483_647], mode: [:mode], umask: [:mode],
@@ -39,7 +38,7 @@ module Fastrack
       # @param place [Integer, String] see above
       # @param settings [Hash{Symbol, String => Object}] see SETTINGS
       # @return [Address]
-      # @raise [ArgumentError] with what was expected
+      # @raise [ArgumentError] with the expected form
       def parse(place, settings = {})
         text = (place.respond_to?(:to_path) ? place.to_path : place.to_s).b
         raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
@@ -59,9 +58,9 @@ module Fastrack
         end
       end
 
-      # @param value [Array<Address>, String] a String may have several, separated by commas
+      # @param value [Array<Address>, String] a String may have several addresses, separated by commas
       # @return [Array<Address>] frozen
-      # @raise [ArgumentError] with what was expected
+      # @raise [ArgumentError] with the expected form
       def list(value)
         list = value.is_a?(String) ? value.b.split(",") : Array(value)
         raise ArgumentError, "must be #{FORMS}" if list.empty?
@@ -98,25 +97,25 @@ module Fastrack
     end
 
     # @return [String] the absolute path
-    # @raise [ListenError] when it begins with a user ("~name") who does not exist
+    # @raise [ListenError] when the path begins with a missing user ("~name")
     def file
       Text.expand(@path)
     rescue ArgumentError => e
       raise ListenError, "cannot listen on #{@path}: #{Text.utf8(e.message)}"
     end
 
-    # How often to try while the address is in use, at least once; -1: without end.
+    # Tries while the address is in use, at least one; -1: without end.
     def tries = @settings.fetch(:tries, 1).then { |tries| tries.zero? ? 1 : tries }
 
     # Seconds between two tries.
     def delay = @settings.fetch(:delay, 0.5)
 
-    # A copy with defaults for the settings that it lacks.
+    # A copy with defaults for missing settings.
     def with_defaults(**settings)
       self.class.new(host: @host, port: @port, path: @path, **settings, **@settings)
     end
 
-    # @return [Array<Listener>] at least one: a name may have several addresses
+    # @return [Array<Listener>] at least one; a host name may have several addresses
     # @raise [AddressInUseError, ListenError]
     def open
       backlog = @settings.fetch(:backlog, Socket::SOMAXCONN)

@@ -7,30 +7,30 @@ require_relative "../log"
 require_relative "../text"
 
 module Fastrack
-  # Listeners that were open before this process started: those of start_server, of systemd, or of the old master.
+  # Listeners that were open before this process started: from start_server, systemd or the old master.
   class InheritedListeners
-    # From the old master, in the form of SERVER_STARTER_PORT.
+    # Variable of the old master, in the form of SERVER_STARTER_PORT.
     VARIABLE = "FASTRACK_LISTENERS"
 
-    # Stands there for the address of a unix socket, which knows its own path.
+    # Stands in the variable for the address of a unix socket, which knows its own path.
     UNIX = "unix"
 
-    # Comes first there if a supervisor has opened them, so that the configuration has no say.
+    # Comes first in the variable if a supervisor has opened the listeners, so that the configuration does not count.
     SUPERVISED = "given "
 
     class << self
       # @param listeners [Array<Listener>]
-      # @param supervised [Boolean] whether a supervisor has opened them
+      # @param supervised [Boolean] whether a supervisor has opened the listeners
       # @return [String] the variable's value for a new master
       def describe(listeners, supervised:)
         pairs = listeners.map { |listener| "#{listener.tcp? ? listener : UNIX}=#{listener.fileno}" }
         "#{SUPERVISED if supervised}#{pairs.join(";")}"
       end
 
-      # Takes them over, and the variables out of the environment: programs that the app starts do not inherit descriptors.
+      # Takes listeners over, and removes the variables from the environment, so that programs of the app do not inherit descriptors.
       #
       # @param environment [Hash, ENV]
-      # @return [InheritedListeners] empty if there are none
+      # @return [InheritedListeners] empty without inherited listeners
       # @raise [ListenError] when a supervisor's variable is wrong
       def take_over(environment = ENV)
         text = environment.delete(VARIABLE).to_s
@@ -44,10 +44,10 @@ module Fastrack
 
       # A socket that a supervisor or the old master has opened.
       #
-      # @raise [SystemCallError, SocketError, ArgumentError] when it is no listening socket; some Rubies raise the last
+      # @raise [SystemCallError, SocketError, ArgumentError] when the descriptor is no listening socket; some Rubies raise ArgumentError
       def socket(number)
         socket = Socket.for_fd(number)
-        # The descriptor is the supervisor's: the garbage collector must not close it.
+        # The garbage collector must not close the supervisor's descriptor.
         socket.autoclose = false
         raise SocketError unless socket.getsockopt(:SOCKET, :ACCEPTCONN).bool
 
@@ -56,7 +56,7 @@ module Fastrack
 
       private
 
-      # Their socket options are already set.
+      # The socket options of these listeners are already set.
       def from_old_master(text)
         ServerStarter.parse(text.delete_prefix(SUPERVISED), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil).map(&:own)
       rescue ListenError => e
@@ -66,19 +66,19 @@ module Fastrack
     end
 
     # @param listeners [Array<Listener>]
-    # @param supervised [Boolean] whether a supervisor has opened them
-    # @param unused [Array<Listener>] those that a supervisor's replace
+    # @param supervised [Boolean] whether a supervisor has opened the listeners
+    # @param unused [Array<Listener>] listeners that a supervisor's listeners replace
     def initialize(listeners, supervised: false, unused: [])
       @listeners = listeners
       @supervised = supervised
       @unused = unused
     end
 
-    # Whether they are used whatever is configured.
+    # Whether the listeners are used with any configuration.
     def supervised? = @supervised
 
     # @param address [Address] port 0 stands for any port
-    # @return [Array<Listener>] those that listen there, which are then taken
+    # @return [Array<Listener>] the listeners at that address, which are taken from the list
     def take(address)
       found, @listeners = @listeners.partition { |listener| at?(listener, address) }
       found
@@ -87,11 +87,11 @@ module Fastrack
     # @return [Array<Listener>]
     def take_all = @listeners.tap { @listeners = [] }
 
-    # Closes those that were not taken: they are no longer configured.
+    # Closes listeners that were not taken, since they are no longer configured.
     #
     # @return [Array<Listener>]
     def close_rest
-      (take_all + @unused).each(&:give_up)
+      (take_all + @unused).each(&:drop)
     end
 
     private
@@ -122,8 +122,8 @@ module Fastrack
     def listeners(environment = ENV) = parse(environment.fetch(VARIABLE, ""), VARIABLE)
 
     # @param text [String] in that form
-    # @param variable [String] its name, for the message
-    # @param settings of Listener.new
+    # @param variable [String] name of the variable, for the message
+    # @param settings see Listener.new
     # @return [Array<Listener>]
     # @raise [ListenError]
     def parse(text, variable, **settings)
@@ -135,7 +135,7 @@ module Fastrack
       end
     end
 
-    # The socket tells its kind, not the address: a path may look like a port.
+    # The socket tells whether it is a unix socket. The address does not, because a path may look like a port.
     def listener(address, socket, **settings)
       return Listener.new(socket) if socket.local_address.unix?
 
@@ -152,13 +152,13 @@ module Fastrack
   module SystemdSockets
     VARIABLES = %w[LISTEN_FDS LISTEN_PID LISTEN_FDNAMES].freeze
 
-    # A shell, or `fastrack -d`, stands between systemd and the server.
+    # Warning where a shell or `fastrack -d` is between systemd and the server.
     NOT_OURS = "systemd's sockets (LISTEN_FDS) are for process %<given>s, and this is process %<own>d, which does not use them: start it " \
                "without a shell, or by `exec`, and not in the background"
 
     module_function
 
-    # @param environment [Hash, ENV] loses the variables
+    # @param environment [Hash, ENV] the variables are removed from it
     # @return [Array<Listener>] empty without a socket unit
     # @raise [ListenError] when a descriptor is not a listening stream socket
     def take_over(environment = ENV)

@@ -1,41 +1,106 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "../configuration/usual_control"
+require_relative "../configuration/control_endpoints"
+require_relative "../configuration/start_lines"
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/safe_file"
-require_relative "../process/start_lines"
 require_relative "../text"
 require_relative "../version"
 require_relative "shutdown"
 
 module Fastrack
-  # The master's side of the monitor, a native thread that answers whoever asks what the server does (docs/monitor.md). It is
-  # told what only the master knows. Nothing here waits for it, and no failure of it is one of the server.
+  # Outcomes of the last orders to start processes: HUP, USR2 and URG. The monitor publishes them, and commands such as `fastrack restart`
+  # wait for them.
+  class Orders
+    SIGNALS = %w[HUP USR2 URG].freeze
+
+    # Orders that are kept for commands that wait.
+    KEPT = 16
+
+    # @attr number [Integer] number of the order, counted by this master
+    # @attr signal [String]
+    # @attr state [String] begun, done or failed
+    # @attr reason [String, nil] why the order has failed
+    # @attr pid [Integer, nil] of the new master
+    Order = Struct.new(:number, :signal, :state, :reason, :pid)
+
+    # @yield when an order has begun, before its work: a command that gives an order meanwhile must not take this order for its own
+    def initialize(&begun)
+      @begun = begun
+      @orders = []
+      @count = 0
+    end
+
+    # @return [Array<Array>] the last orders, as Monitor#publish takes them
+    def to_a = @orders.map(&:to_a)
+
+    # @param signal [String]
+    def begin(signal)
+      @orders.shift if @orders.size == KEPT
+      @orders << Order.new(@count += 1, signal, "begun")
+      @begun.call
+    end
+
+    # @param signal [String]
+    # @param pid [Integer] pid of the new master that the last order of this kind has started
+    def started(signal, pid)
+      open(signal).last&.pid = pid
+    end
+
+    # All orders of this kind that have begun are done.
+    #
+    # @param signal [String]
+    def done(signal) = finish(open(signal), "done")
+
+    # All orders of this kind that have begun have failed, or have no effect.
+    #
+    # @param signal [String]
+    # @param reason [String]
+    def failed(signal, reason) = finish(open(signal), "failed", reason)
+
+    # The last order of this kind has no effect. Other orders of this kind go on.
+    #
+    # @param signal [String]
+    # @param reason [String]
+    def refused(signal, reason) = finish(open(signal).last(1), "failed", reason)
+
+    private
+
+    def open(signal) = @orders.select { |order| order.signal == signal && order.state == "begun" }
+
+    def finish(orders, state, reason = nil)
+      orders.each { |order| order.state, order.reason = state, reason }
+    end
+  end
+
+  # The master's side of the monitor, a native thread that answers questions about the server (docs/monitor.md). The master tells the
+  # monitor all that the scoreboard does not have. The master never waits for the monitor, and a failure of the monitor is no failure of the
+  # server.
   class MonitorThread
     # @param launcher [Launcher]
     # @param workers [Workers]
-    # @param replaces [Boolean] whether there is an old master: its monitor answers until this server is ready
-    # @return [MonitorThread, nil] nil, and a line in the log, where there can be none
+    # @param replaces [Boolean] whether an old master exists: the old master's monitor answers until this server is ready
+    # @return [MonitorThread, nil] nil, and a line in the log, where the monitor cannot start
     def self.start(launcher, workers, replaces:)
       configuration = launcher.configuration
       path, address, token = configuration.control.to_a
-      # That is a place of its own, which no old master has.
-      usual = UsualControl.make if configuration.usual_control?
+      # The default socket has this master's pid in its name, so no old master listens there.
+      usual = DefaultControlSocket.make if configuration.default_control_socket?
       return if [path, usual, address].none?
 
       # A supervisor starts the new server beside the old one.
       takes_over = replaces || launcher.supervised?
-      place = [path || usual, address, token]
-      monitor = Monitor.start(workers.scoreboard, place, names, configuration.max_threads, takes_over, SafeFile.app_user)
+      endpoints = [path || usual, address, token]
+      monitor = Monitor.start(workers.scoreboard, endpoints, names, configuration.max_threads, takes_over, SafeFile.app_user)
       new(launcher, workers, monitor).tap { |thread| thread.listen unless replaces && usual.nil? }
     rescue StandardError => e
       Log.line("no monitor here: #{e.message}") if configuration.control_path || configuration.control_listen
       nil
     end
 
-    # @return [Array<String>] what its page says that it is the page of
+    # @return [Array<String>] version, Ruby and host, for the monitor's page
     def self.names = [VERSION, StartLines.ruby, Etc.uname[:nodename]].map { |name| Text.utf8(name).scrub }
     private_class_method :names
 
@@ -46,7 +111,7 @@ module Fastrack
       @monitor = monitor
     end
 
-    # Has it answer from now on; again when a new master has failed, or the socket's file is gone.
+    # Lets the monitor answer from now on. Called again when a new master has failed, or the socket's file is missing.
     def listen = guarded { @monitor.listen }
 
     # @param generation [Integer]
@@ -73,12 +138,12 @@ module Fastrack
       guarded { @monitor.exited(handle.nr, handle.pid, handle.cause.to_s, exited.to_s) }
     end
 
-    # Ends it. In a process that was forked, this only closes what that has inherited.
+    # Ends the monitor. In a forked process this only closes inherited descriptors.
     def close = guarded { @monitor.close }
 
     private
 
-    # What the master does next does not depend on it.
+    # Logs the first exception. The master goes on.
     def guarded
       yield
     rescue StandardError => e

@@ -1,40 +1,205 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "../memory/limit"
 require_relative "../process/last_words"
-require_relative "refork_trial"
+require_relative "../process/memory"
 
 module Fastrack
-  # `fastrack refork`: the worker that has served most becomes the mold, from which all workers are forked anew, one by one. So they share
-  # what it has loaded and cached since it was forked.
+  # Decides when to refork (`refork true`): once workers have run most of the app's code, and their memory grows no more.
+  class AutoRefork
+    # Requests for each worker before the first refork, and the factor from one refork to the next: less and less code runs for the first
+    # time. A worker that ends meanwhile, as at MaxRequestPerChild, changes nothing: the mold also forks the successor.
+    FIRST_REQUESTS = 50
+    REQUESTS_FACTOR = 4
+
+    # Most reforks of a server.
+    MOST_REFORKS = 6
+
+    # Seconds between two checks of the number of requests, and the growth of that number from one check of the memory to the next. Checks
+    # of the memory are costly, so they become fewer and fewer.
+    CHECK_INTERVAL = 2
+    REQUESTS_GROWTH = 1.25
+
+    # OWN_GROWTH: the workers' own memory counts as settled once it grows by less than this share from one check to the next. OWN_SHARE: a refork is
+    # worth its cost from this share of own memory in the whole.
+    OWN_GROWTH = 0.05
+    OWN_SHARE = 0.1
+
+    # Share of the whole memory that a refork must have saved, or else no other one follows.
+    LEAST_SAVING = 0.05
+
+    # @return [Float, nil] monotonic seconds when #due? has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    def initialize(workers)
+      @workers = workers
+      @generation = 0
+      @due_at = 0.0
+      @start = 0
+      @target = FIRST_REQUESTS
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [Boolean] whether a refork is due
+    def due?(now)
+      return false if @due_at.nil? || now < @due_at
+
+      @due_at = now + CHECK_INTERVAL
+      served = answered - @start
+      return false if served < @target * @workers.size
+
+      @target = served.fdiv(@workers.size) * REQUESTS_GROWTH
+      before, @own = @own, own
+      !before.nil? && @own < before * (1 + OWN_GROWTH) && worth?
+    end
+
+    # Called when a refork has begun, by this class or by an order.
+    def begun
+      @generation += 1
+      @whole = whole
+      @own = nil
+      @start = answered
+      @target = FIRST_REQUESTS * (REQUESTS_FACTOR**@generation)
+      @due_at = nil if @generation == MOST_REFORKS
+    end
+
+    # The refork has come to nothing, for a reason other than memory.
+    def undone
+      @generation -= 1
+      @target = FIRST_REQUESTS * (REQUESTS_FACTOR**@generation)
+      @whole = nil
+      @due_at = 0.0
+    end
+
+    private
+
+    def answered = @workers.scoreboard.totals[:requests]
+
+    # Bytes of the workers' own pages.
+    def own = @workers.each.select(&:serving?).filter_map(&:memory).sum(&:private)
+
+    # PSS of all processes, per worker, because the number of workers may change.
+    def whole
+      ProcessMemory.pss(@workers.each) / [@workers.size, 1].max
+    end
+
+    def worth?
+      size = whole
+      return @own > size * @workers.size * OWN_SHARE if @whole.nil? || size < @whole * (1 - LEAST_SAVING)
+
+      @due_at = nil
+      Log.line("refork: no more by itself: the last one has saved #{((1 - size.fdiv(@whole)) * 100).round} % of the memory")
+      false
+    end
+  end
+
+  # The trial of a mold, by its first worker, before the mold forks others. The trial shows whether the worker's hooks end, whether the
+  # worker serves, and whether it has less memory of its own than the workers from before.
+  class ReforkTrial
+    # The trial is over when the worker has answered ENOUGH_REQUESTS. It is also over, while the worker is idle, when the others have answered
+    # OTHERS_REQUESTS, or when no worker has answered any for QUIET_TIME seconds.
+    ENOUGH_REQUESTS = 10
+    OTHERS_REQUESTS = 50
+    QUIET_TIME = 5
+
+    # Seconds between two checks.
+    CHECK_INTERVAL = 0.25
+
+    # @return [WorkerHandle]
+    attr_reader :mold
+
+    # @return [Float] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    # @param mold [WorkerHandle]
+    def initialize(workers, mold)
+      @workers = workers
+      @mold = mold
+      @due_at = 0.0
+    end
+
+    # @param now [Float] monotonic seconds
+    # @return [String, nil] nil while the trial lasts; then the objection to the mold, empty if there is none
+    def step(now)
+      @due_at = now + CHECK_INTERVAL
+      return "" if @passed
+
+      trial = @workers.trial or return @workers.try(@mold).then { nil }
+      return unless trial.serving?
+
+      note_requests(now)
+      objection(trial) if over?(trial, now)
+    end
+
+    # The worker has answered as many requests as its limit allows.
+    def pass
+      @passed = true
+    end
+
+    private
+
+    def note_requests(now)
+      answered = @workers.scoreboard.totals[:requests]
+      @before ||= answered
+      @quiet_since = now unless answered == @answered
+      @answered = answered
+    end
+
+    def over?(trial, now)
+      return true if trial.requests >= ENOUGH_REQUESTS
+
+      # A busy worker may be stuck in its request.
+      !trial.busy? && (@answered - @before - trial.requests >= OTHERS_REQUESTS || now - @quiet_since >= QUIET_TIME)
+    end
+
+    # Compares only workers that have served as much as the trial's, because a worker that has served less has less memory. The worker that
+    # has served least is usually the one in the mold's slot.
+    def objection(trial)
+      others = @workers.each.select { |handle| handle.serving? && handle != trial && handle.requests >= [trial.requests, ENOUGH_REQUESTS].max }
+      usual = others.min_by(&:requests) or return ""
+      own, its = [trial, usual].map { |handle| handle.memory&.private }
+      # A worker that has just ended has no figures.
+      return "" if own.nil? || its.nil? || own < its
+
+      "#{trial.name}, the mold's first, has #{ProcessMemory.format(own)} of its own after #{Log.count(trial.requests, "request")}; " \
+        "#{usual.name} has #{ProcessMemory.format(its)} after #{usual.requests}"
+    end
+  end
+
+  # `fastrack refork`: the worker that has served most becomes the mold. All workers are forked from the mold, one by one. So workers share
+  # all that the mold has loaded and cached while it served.
   #
   #     retiring --its successor serves--> mold --its first worker has served a while--> replacing --all workers are its--> done
   #
-  # Whatever goes wrong, workers are forked from the master, or from the mold of before. So they are when they have come to share next to
-  # nothing with the mold any more, as after a collection that writes to all objects:
+  # After any failure workers are forked from the master, or from the previous mold. The same happens when workers share next to nothing
+  # with the mold any more, as after a collection that writes to all objects:
   #
   #     done --the mold has for itself what it had as a worker--> ending --all workers are the master's--> (none)
   class Refork
-    # Seconds from a refork to the first look at what the mold has for itself, and from one look to the next, twice as long each time.
-    LOOKS = (4..60).freeze
+    # Seconds from a refork to the first check of the mold's own memory. Each next check comes after twice as long.
+    CHECK_INTERVALS = (4..60).freeze
 
-    # What the mold has for itself, as a part of the whole, is worth a line from that on.
-    SHARE = 0.1
+    # Share of the mold's own memory in the whole from which the mold may be given up.
+    GIVE_UP_SHARE = 0.1
+
+    # Workers of a mold that may fail to boot, one after the other: the app or the mold may be the reason.
+    FAILED_BOOTS = 2
 
     # @param launcher [Launcher]
     # @param workers [Workers]
-    # @param orders [Orders] gets what comes of URG
+    # @param orders [Orders] notes the outcome of URG
     def initialize(launcher, workers, orders)
       @launcher = launcher
       @workers = workers
       @orders = orders
     end
 
-    # Begins, unless something forbids it, which it logs.
+    # Begins a refork. If something forbids it, logs the reason.
     #
-    # @param obstacle [String, nil] what the master knows of that does
-    # @param auto [Boolean] whether nobody has asked for it: then the line comes once
+    # @param obstacle [String, nil] a reason of the master's against it
+    # @param auto [Boolean] whether the server decided by itself; then the log has a reason only once
     # @return [Boolean] whether it has begun
     def begin(obstacle, auto: false)
       @orders.begin("URG") unless auto
@@ -53,12 +218,12 @@ module Fastrack
       true
     end
 
-    # @return [Boolean] whether it has begun, and is not done
+    # @return [Boolean] whether a refork has begun and is not done
     def begun?
       !(@candidate || @trial || @generation).nil?
     end
 
-    # Whether it is to begin by itself. A mold that has failed would fail again: not before a HUP.
+    # Whether a refork is to begin by itself. After a failure none does before a HUP, because another mold would fail, too.
     #
     # @param now [Float] monotonic seconds
     # @param configuration [Configuration] that a HUP may have changed
@@ -72,16 +237,16 @@ module Fastrack
       begun? ? @trial&.due_at : [@auto&.due_at, (@look_at if @mold)].compact.min
     end
 
-    # @param generation [Integer] the workers'
+    # @param generation [Integer] generation of the workers
     # @param now [Float] monotonic seconds
-    # @return [Boolean] whether it is time for a new generation
+    # @return [Boolean] whether a new generation is to begin
     def step(generation, now)
       obey(forbidden) if forbidden && (begun? || @mold)
-      # One that was promoted for nothing, or before.
+      # Stops molds of failed or earlier reforks.
       @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
       report(now) if @generation && replaced?
-      return true if !begun? && @mold && lost?(now) && let_go(generation)
+      return true if !begun? && @mold && lost?(now) && drop_mold(generation)
 
       objection = @trial&.step(now)
       objection.nil? ? false : judge(objection, generation)
@@ -91,16 +256,14 @@ module Fastrack
     # @param exited [WorkerExit]
     def exited(handle, exited)
       if @trial && handle.equal?(@workers.trial) then trial_exited(handle, exited)
-      elsif [@candidate, @trial&.mold].include?(handle)
-        # A candidate that has ended in order has said why.
-        @trial || exited.failed? ? give_up("#{handle.name} #{exited}; workers are forked as before") : give_up(nil, LastWords.of(handle.pid))
-      elsif handle.equal?(@mold)
-        Log.line("refork: given up: #{handle.name} #{exited}; workers are forked from the master", :error)
-        drop("#{handle.name} #{exited}")
+      elsif [@candidate, @trial&.mold].include?(handle) then candidate_lost(handle, exited)
+      elsif handle.equal?(@mold) then mold_lost("#{handle.name} #{exited}")
+      elsif @mold&.failed_boots == FAILED_BOOTS
+        mold_lost("the last #{FAILED_BOOTS} workers of #{@mold.name} failed to boot")
       end
     end
 
-    # From now on workers are forked from the master.
+    # Gives up the mold. The master forks workers from now on.
     #
     # @param reason [String]
     def drop(reason = "the workers are being replaced")
@@ -114,7 +277,7 @@ module Fastrack
     def judge(objection, generation)
       return give_up("#{objection}; workers are forked as before") unless objection.empty?
 
-      # A mold's worker has what that had as well.
+      # A mold from a mold also has the memory that the earlier mold had learned.
       @learned = @own + (@mold ? @learned : 0)
       @workers.mold = @mold = @trial.mold
       @workers.end_trial(true)
@@ -123,14 +286,14 @@ module Fastrack
       true
     end
 
-    # The mold that was there before stays, and so do its workers.
+    # Gives up this refork. The previous mold and its workers stay.
     #
     # @param reason [String, nil] for the log
-    # @param words [String, nil] what the worker itself has logged
+    # @param words [String, nil] reason that the worker itself has logged
     # @return [false]
     def give_up(reason, words = nil)
       Log.line("refork: given up: #{reason}", :error) if reason
-      @orders.failed("URG", reason || words || "the worker that was to be the mold has ended")
+      @orders.failed("URG", reason || words)
       @workers.end_trial(false)
       @candidate = @trial = @auto = nil
       false
@@ -142,7 +305,6 @@ module Fastrack
       return unless configuration.refork
       return Log.line("#{configuration.source(:Refork)} has no effect: #{ProcessMemory::UNKNOWN}") unless ProcessMemory.known?
 
-      require_relative "auto_refork"
       @auto = AutoRefork.new(@workers)
     end
 
@@ -151,11 +313,27 @@ module Fastrack
       drop(reason)
     end
 
+    # Ended by itself, for a reason that it has logged; or by somebody else, so that another one may succeed later.
+    def candidate_lost(handle, exited)
+      text = "#{handle.name} #{exited}; workers are forked as before"
+      words = LastWords.of(handle.pid)
+      return give_up(exited.failed? ? text : nil, words) if words
+
+      auto = @auto
+      give_up(text)
+      @auto = auto&.tap(&:undone)
+    end
+
+    def mold_lost(reason)
+      Log.line("refork: given up: #{reason}; workers are forked from the master", :error)
+      drop(reason)
+    end
+
     def trial_exited(handle, exited)
       if exited.failed? then give_up("#{handle.name}, the mold's first, #{exited}; workers are forked as before")
       elsif handle.cause == :request_limit then @trial.pass
       else
-        # It was told to stop: another one is to try.
+        # The worker was told to stop, so another one repeats the trial.
         @workers.end_trial(false)
       end
     end
@@ -187,7 +365,7 @@ module Fastrack
       @workers.complete?(@generation) && @workers.each.all? { |handle| handle.mold? || handle.generation >= @generation }
     end
 
-    # What all processes take.
+    # PSS of all processes, for the log.
     def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each))
 
     def report(now)
@@ -195,24 +373,24 @@ module Fastrack
       Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
       @orders.done("URG") if @mold
       @generation = nil
-      @pause = LOOKS.begin
+      @pause = CHECK_INTERVALS.begin
       @look_at = now + @pause
     end
 
-    # What the mold has for itself is what it costs, and the rest of what it had of its own as a worker is what each of its workers saves.
+    # The mold costs its own pages. Each worker saves the rest of the memory that the mold had for itself as a worker.
     def lost?(now)
       return false if now < @look_at
 
-      @pause = [@pause * 2, LOOKS.end].min
+      @pause = [@pause * 2, CHECK_INTERVALS.end].min
       @look_at = now + @pause
       @cost = ProcessMemory.of(@mold.pid)&.private.to_i
-      @cost > (@learned - @cost) * @workers.size && @cost > ProcessMemory.pss(@workers.each) * SHARE
+      @cost > (@learned - @cost) * @workers.size && @cost > ProcessMemory.pss(@workers.each) * GIVE_UP_SHARE
     end
 
     # @return [true]
-    def let_go(generation)
-      Log.line("refork: given up: #{@mold.name} has #{ProcessMemory.format(@cost)} for itself, and had #{ProcessMemory.format(@learned)} as a worker: " \
-               "its workers share next to nothing of that any more; workers are forked from the master", :error)
+    def drop_mold(generation)
+      Log.line("refork: given up: #{@mold.name} has #{ProcessMemory.format(@cost)} of its own, and had #{ProcessMemory.format(@learned)} as a worker, " \
+               "so its workers share next to nothing; workers are forked from the master", :error)
       @before = memory
       drop
       @auto = nil

@@ -1,13 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "../log"
+require_relative "process_setup"
 
 module Fastrack
-  # The kinds of shutdown, the slower ones first. The master creates one, and calls #step when it is due until no worker is left. A faster
-  # kind may replace a slower one. Times are monotonic seconds.
+  # The kinds of shutdown, the slower ones first. The master creates one, and calls #step at `due_at` until no worker is left. A faster kind
+  # may replace a slower one. Times are monotonic seconds.
   class Shutdown
     # @param kind [Class]
-    # @return [Boolean] whether that is faster than this
+    # @return [Boolean] whether `kind` is faster than this kind
     def slower_than?(kind) = KINDS.index(self.class) < KINDS.index(kind)
 
     # @return [Float, nil] when #step has to be called
@@ -22,7 +23,7 @@ module Fastrack
       start(now)
     end
 
-    # @return [String, nil] what happens now, for the log
+    # @return [String, nil] line for the log
     def text; end
 
     # @param now [Float]
@@ -34,13 +35,13 @@ module Fastrack
 
     def configuration = @launcher.configuration
 
-    # New clients are refused rather than kept waiting. The workers have their own copies of the listeners.
+    # New clients are refused rather than kept waiting. Workers have copies of the listeners.
     def refuse_clients
       @launcher.queue&.drain
       @launcher.listeners.each(&:close)
     end
 
-    # After TERM: for DrainDelay, workers serve on and close connections after each response. Then a Graceful one begins.
+    # After TERM: for DrainDelay, workers serve on and close connections after each response. A Graceful shutdown follows.
     class Drain < Shutdown
       def start(now)
         @due_at = now + configuration.drain_delay
@@ -52,7 +53,7 @@ module Fastrack
       end
     end
 
-    # Workers stop one after the other, SpawnInterval apart, while another server takes over.
+    # Workers stop one by one, SpawnInterval apart, while another server takes over.
     class Phased < Shutdown
       def start(now)
         @launcher.queue&.drain
@@ -69,7 +70,7 @@ module Fastrack
       def text = "stopping one worker every #{format("%g", @interval)} s (SpawnInterval)"
     end
 
-    # Workers finish their requests. Those that still run after GracefulTimeout are killed.
+    # Workers finish their requests. Workers that still run after GracefulTimeout are killed.
     class Graceful < Shutdown
       def start(now)
         refuse_clients
@@ -80,13 +81,13 @@ module Fastrack
 
       def proceed(now)
         @workers.each do |handle|
-          # Without a request, it waits for slow clients only.
+          # A worker without a request only waits for slow clients.
           request = handle.request(now)
           Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
                    "; it is serving #{request || "no request"}")
           handle.kill("GracefulTimeout")
         end
-        # CHLD tells when they are gone.
+        # CHLD comes when the workers have exited.
         @due_at = nil
       end
 
@@ -105,5 +106,59 @@ module Fastrack
 
     KINDS = [Drain, Phased, Graceful, Quick].freeze
     private_constant :KINDS
+  end
+
+  # INT in development while workers have requests. A terminal sends INT to all of its processes. A debugger in a worker (`debugger`,
+  # `binding.irb`) takes INT at its prompt to clear the line. Such an INT is not for the server.
+  class DeveloperInterrupt
+    # Seconds until workers are asked: a debugger gets them to return to its prompt. The shorter time counts if no prompt was there when INT
+    # came.
+    PROMPT_TIME = 0.5
+    SHORT_PROMPT_TIME = 0.3
+
+    # Seconds that workers get to answer. A worker that does not answer is in no debugger, but hangs in native code.
+    ANSWER_TIME = 3
+
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    attr_reader :due_at
+
+    # @param workers [Workers]
+    # @param ends [#call] ends the server
+    def initialize(workers, ends)
+      @workers = workers
+      @ends = ends
+      @asked = nil
+    end
+
+    # @param now [Float] monotonic seconds
+    def begin(now)
+      return if @due_at
+
+      @edited = ProcessSetup.line_edited?
+      @due_at = now + (@edited ? PROMPT_TIME : SHORT_PROMPT_TIME)
+    end
+
+    # @param now [Float] monotonic seconds
+    def step(now)
+      return if @due_at.nil?
+      return (ask(now) if now >= @due_at) unless @asked
+
+      answers = @asked.map(&:interrupt_taken)
+      # A library may keep its handler for INT after its prompt, so the terminal's mode also counts. A worker that was at a prompt may have
+      # finished its request.
+      taken = answers.include?(true) ? @edited || ProcessSetup.line_edited? : answers.empty? && @edited
+      return unless taken || answers.none?(&:nil?) || now >= @due_at
+
+      @due_at = @asked = nil
+      @ends.call unless taken
+    end
+
+    private
+
+    def ask(now)
+      @asked = @workers.each.select(&:busy?).each(&:ask_for_interrupt)
+      @due_at = now + ANSWER_TIME
+      step(now)
+    end
   end
 end

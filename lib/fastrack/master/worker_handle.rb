@@ -1,24 +1,76 @@
 # frozen_string_literal: true
 
-require_relative "../memory/limit"
+require_relative "../process/memory"
+require_relative "../process/proc_stat"
 require_relative "../worker"
 require_relative "../worker/control_channel"
-require_relative "worker_exit"
 
 module Fastrack
-  # The master's view of a worker: its state, its channel and its scoreboard entry.
+  # How a worker has exited.
+  #
+  # @attr status [Process::Status, nil] nil when a part of the app has waited for the process
+  # @attr state [Symbol] last state, see WorkerHandle
+  # @attr timed_out [Boolean] whether the worker exited because of a request timeout
+  # @attr request [String, nil] the request that the worker was serving
+  # @attr killed_for [String, nil] why the master has killed the worker
+  WorkerExit = Struct.new(:status, :state, :timed_out, :request, :killed_for, keyword_init: true) do
+    # Whether a signal or a request timeout ended the worker, so that a replacement will probably not fail.
+    def sudden? = killed? || timed_out
+
+    # @return [Symbol] why a worker that nobody has told to stop is replaced: see Scoreboard#count_restart
+    def cause
+      return :request_timeout if timed_out
+      return :signal if killed?
+      return :boot if state == :booting
+
+      failed? ? :failure : :exit
+    end
+
+    # Whether to log the exit.
+    def notable? = failed? || !request.nil?
+
+    # Whether a replacement may fail in the same way. An exit before READY is a failure even with status 0: a hook calls
+    # exit.
+    def failed?
+      return state != :stopping if status.nil?
+
+      !status.success? || state == :booting
+    end
+
+    # @return [String] for the log, after the worker's name
+    def to_s
+      request ? "#{manner} while serving #{request}" : manner
+    end
+
+    private
+
+    def killed? = !status.nil? && status.signaled?
+
+    def manner
+      # The line names the master, because SIGKILL alone reads like the kernel's out-of-memory killer.
+      return "was killed by the master (#{killed_for})" if killed_for && killed? && status.termsig == Signal.list["KILL"]
+      return "was killed by SIG#{Signal.signame(status.termsig) || status.termsig}" if killed?
+      return "exited with status #{Scoreboard::TIMEOUT_STATUS} (request timeout)" if timed_out
+      return "exited; its status is unknown, because the app has waited for it" if status.nil?
+      return "exited with status #{status.exitstatus}" unless status.success?
+
+      state == :booting ? "exited before it was ready" : "exited"
+    end
+  end
+
+  # The master's view of a worker: state, channel and scoreboard entry.
   #
   #     booting --ready--> serving --stop--> stopping --> (reaped)
   #                                             |  ^
   #                                   (promoted)+->mold
   #
-  # A worker that reaches its request limit while it cannot be spared keeps serving.
+  # A worker that reaches its request limit and cannot be spared serves on.
   class WorkerHandle
-    # What /proc says of a process that stands still, see proc(5).
-    SUSPENSION = /^State:\s+t .*|^\w*voluntary_ctxt_switches:.*/i.freeze
-    private_constant :SUSPENSION
+    # Keys of /proc/PID/status whose values stay equal while a process stands still, see proc(5).
+    STANDSTILL = %w[State voluntary_ctxt_switches nonvoluntary_ctxt_switches].freeze
+    private_constant :STANDSTILL
 
-    # Seconds from the end of its channel to the end of its process. Between the two the kernel closes its files.
+    # Seconds from the end of a channel to the end of its process. Between the two the kernel closes the process's files.
     TIME_TO_EXIT = 1
 
     # Seconds between two orders to stop.
@@ -26,18 +78,18 @@ module Fastrack
 
     attr_reader :nr, :pid, :generation, :channel, :state
 
-    # @return [Symbol, nil] why it has to be replaced, or was: see Scoreboard#count_restart
+    # @return [Symbol, nil] why the worker is or was replaced: see Scoreboard#count_restart
     attr_reader :cause
 
     # @return [Float] monotonic seconds
     attr_reader :spawned_at
 
-    # @return [Float, nil] monotonic seconds when it was told to stop, or, if that is later, had served its last request
+    # @return [Float, nil] monotonic seconds when the worker was told to stop or, if later, had served its last request
     attr_reader :stopping_since
 
-    # @param nr [Integer] its slot
+    # @param nr [Integer] slot of the worker
     # @param channel [ControlChannel] the master's end
-    # @param entry [Array(Scoreboard, Integer), nil] its scoreboard entry; nil when the scoreboard is full
+    # @param entry [Array(Scoreboard, Integer), nil] scoreboard entry of the worker; nil when the scoreboard is full
     # @param stop_signal [String]
     def initialize(nr, pid, generation, channel, entry, spawned_at, stop_signal = "QUIT")
       @nr = nr
@@ -52,9 +104,11 @@ module Fastrack
       @killed = nil
       @draining = false
       @ended = false
+      @promoted = false
+      @failed_boots = 0
     end
 
-    # The master has this handle: the worker may begin.
+    # Tells the worker to begin, because the master now has this handle.
     def known
       scoreboard(:assign, @nr, @pid, @generation)
       @hijacked = hijacked
@@ -67,15 +121,16 @@ module Fastrack
 
     def stopping? = @state == :stopping
 
-    # Whether workers are forked from it: see Refork.
+    # Whether workers are forked from this process: see Refork.
     def mold? = @state == :mold
 
     # @return [String] for the log
     def name = "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{@pid})"
 
-    # It is to make room for a successor when that serves.
+    # Marks a worker that will be replaced once its successor is ready.
     #
-    # @param purpose [Symbol, nil] :mold if it becomes the mold then, :trial if the successor is the mold's first worker; nil: it stays
+    # @param purpose [Symbol, nil] :mold if the worker then becomes the mold, :trial if the successor is the mold's first worker; nil: the
+    #   worker stays
     def retire(purpose)
       @retiring = purpose
     end
@@ -85,16 +140,23 @@ module Fastrack
       @retiring if serving?
     end
 
-    # Has it become the mold when it has served.
+    # Makes the worker the mold after its last request.
     def promote
+      @promoted = true
       @channel.write(ControlChannel::PROMOTE)
       stop(:refork)
     end
 
-    # @return [Integer, nil] how many requests the mold had answered
+    # @return [Integer, nil] requests that the mold had answered as a worker
     attr_reader :served
 
-    # It waits for orders. Its worker has ended.
+    # @return [WorkerHandle, nil] the mold that this worker was forked from; nil: the master
+    attr_accessor :origin
+
+    # @return [Integer] how many workers of this mold failed to boot, one after the other
+    attr_accessor :failed_boots
+
+    # Called when the worker has become the mold and waits for orders.
     def molded
       @molded = true
       @state = :mold
@@ -104,16 +166,15 @@ module Fastrack
       release_entry
     end
 
-    # Whether connections of its are the app's (Rack's hijack).
+    # Whether the app has hijacked connections of this worker.
     def hijacked? = hijacked != @hijacked
 
     def draining? = @draining
 
-    # Whether it has ever served.
+    # Whether the worker has ever been ready.
     def ready? = @ready
 
-    # @return [Symbol, nil] why it is to be stopped when it can be spared: it serves beyond its request limit, or takes too much
-    #   memory
+    # @return [Symbol, nil] why the worker is stopped as soon as it can be spared: it is past its request limit, or takes too much memory
     attr_reader :past_limit
 
     # @param cause [Symbol] see #stop
@@ -121,19 +182,19 @@ module Fastrack
       @past_limit ||= cause
     end
 
-    # @return [Integer] how many it has answered
+    # @return [Integer] requests that the worker has answered
     def requests = scoreboard(:read)&.fetch(:requests) || 0
 
-    # @return [ProcessMemory, nil] what it takes; nil if that is unknown, as of one that has ended, or that boots as another user's
+    # @return [ProcessMemory, nil] memory of the worker; nil if unknown, as after its end, or while a worker of another user boots
     def memory = ProcessMemory.of(@pid) || noted_memory
 
-    # @return [ProcessMemory, nil] what it has said itself: see MemoryNote
+    # @return [ProcessMemory, nil] figures that the worker has written itself: see MemoryNote
     def noted_memory = @memory || scoreboard(:read)&.fetch(:memory)&.then { |figures| ProcessMemory.new(*figures) }
 
     def busy? = !current.nil?
 
-    # Whether it still runs a moment after its channel was closed: the app has closed all sockets. Where that request lasts on,
-    # it may have become another program (exec), which gets the request's time.
+    # Whether the worker still runs a moment after its channel was closed: then the app has closed all sockets. During a request the process
+    # may have become another program (exec), which gets the request's time.
     #
     # @param now [Float] monotonic seconds
     def disconnected?(now)
@@ -143,21 +204,22 @@ module Fastrack
       entry.nil? || entry[:started] > @reconsidered_at - TIME_TO_EXIT
     end
 
-    # @return [Float, nil] monotonic seconds when one whose channel is closed must have been reaped if it has exited
+    # @return [Float, nil] monotonic seconds by which a worker with a closed channel has been reaped, if it has exited
     attr_reader :reconsidered_at
 
     def killed? = !@killed.nil?
 
-    # Its READY has arrived.
+    # Called when READY has arrived.
     #
-    # @param drain [Boolean] whether it has to drain; it may have been told so before it could hear it
+    # @param drain [Boolean] whether the worker has to drain; an earlier signal may have come before its handler
     def ready(drain: false)
       @ready = true
       @state = :serving if booting?
       self.drain if drain || @draining
     end
 
-    # It has served, whoever has told it to stop. One that has not booted is a failure. Its hooks get a time of their own.
+    # Called when the worker has served, for any reason. A worker that has not booted counts as a failure. The hooks get a time of their
+    # own.
     def ending
       @ended = true
       @state = :stopping if serving?
@@ -172,14 +234,16 @@ module Fastrack
       end
     end
 
-    # False once it has exited, or is about to.
+    # False once the worker has exited, or is about to exit.
     def connected? = !@channel.closed?
 
-    # Answers LIMIT_REACHED.
+    # Answers LIMIT_REACHED. One that is promoted has been told to stop, and reads that instead.
     def answer(may_exit)
+      return if @promoted
+
       if may_exit
         @channel.write(ControlChannel::GO)
-        # It may have stopped waiting for the answer.
+        # The worker may have stopped waiting for the answer, so a signal follows.
         stop(@past_limit || :request_limit)
       else
         recycle(:request_limit)
@@ -187,11 +251,11 @@ module Fastrack
       end
     end
 
-    # Lets it finish its request and exit.
+    # Lets the worker finish its request and exit.
     #
-    # @param cause [Symbol, nil] why it is replaced: see Scoreboard#count_restart; nil if it is not
+    # @param cause [Symbol, nil] why the worker is replaced: see Scoreboard#count_restart; nil if it is not replaced
     def stop(cause = nil)
-      return let_go if mold?
+      return release_mold if mold?
 
       @cause ||= cause || :none
       @state = :stopping
@@ -200,11 +264,11 @@ module Fastrack
       signal(@stop_signal)
     end
 
-    # Tells it again to stop if it has no request, and has not said that it ends. A signal is lost where Ruby has no room on
-    # the stack for its handler, or where the app ignores it for a while.
+    # Repeats the order to stop if the worker has no request, and has not sent ENDING. A signal is lost where Ruby has no room on the stack
+    # for the handler, or while the app ignores the signal.
     #
     # @param now [Float] monotonic seconds
-    # @return [Float, nil] when to do that next
+    # @return [Float, nil] monotonic seconds of the next repetition
     def stop_again(now)
       return if @told_at.nil? || @ended
 
@@ -216,22 +280,22 @@ module Fastrack
       now + STOP_INTERVAL
     end
 
-    # Asks it whether a debugger handles INT there.
+    # Asks the worker whether a debugger handles INT.
     def ask_for_interrupt
       @interrupt_taken = nil
       signal(Worker::INTERRUPT_SIGNAL)
     end
 
-    # @return [Boolean, nil] its answer; nil: there is none yet
+    # @return [Boolean, nil] answer of the worker; nil: none yet
     attr_accessor :interrupt_taken
 
-    # Has it log where its threads are, for a developer.
+    # Makes the worker log its threads' backtraces, for a developer.
     def log_backtraces = signal(Worker::BACKTRACE_SIGNAL)
 
-    # Has it log where its threads are, because it is late.
+    # Makes the worker log its threads' backtraces, because it is late.
     def dump_threads = signal(Engine::THREAD_DUMP_SIGNAL)
 
-    # From now on it closes connections after each response. Before it stops it serves all that have arrived.
+    # Makes the worker close connections after each response. Before the worker stops it serves all requests that have arrived.
     def drain
       @draining = true
       signal(Worker::DRAIN_SIGNAL)
@@ -248,44 +312,45 @@ module Fastrack
     def reopen_logs = signal(Worker::LOG_SIGNAL)
 
     # @param now [Float] monotonic seconds
-    # @return [String, nil] the request that it is serving, or was serving when it died, for the log
+    # @return [String, nil] the current request, or the request at the worker's death, for the log
     def request(now)
       entry = current or return
       seconds = format("%.1f", [now - entry[:started], 0].max)
       "#{"callbacks of " if entry[:callbacks]}#{entry[:line] || "a request"} for #{seconds} s#{", request id #{entry[:id]}" if entry[:id]}"
     end
 
-    # @return [Float, nil] monotonic seconds at which its request has to be done; nil if there is none, or no limit
+    # @return [Float, nil] monotonic seconds at which the request has to be done; nil without a request or a limit
     def deadline = current&.fetch(:deadline)
 
     # @param now [Float] monotonic seconds
-    # @return [Float, nil] since when, as far as calls of this tell, its process has been stopped (SIGSTOP, a debugger)
+    # @return [Float, nil] monotonic seconds since when the process has been stopped (SIGSTOP, a debugger), as far as calls of this method
+    #   tell
     def suspended_since(now)
-      found = File.binread("/proc/#{@pid}/status").scan(SUSPENSION)
-      # One that is traced stops all the time, and goes on.
-      since = @suspension == found ? @suspended_since : now
-      @suspension = found
-      @suspended_since = found.first&.start_with?("State:") ? since : nil
+      found = ProcStat.status(@pid).slice(*STANDSTILL)
+      # A traced process stops again and again, and runs in between.
+      since = @standstill == found ? @suspended_since : now
+      @standstill = found
+      @suspended_since = found["State"]&.match?(/\At/i) ? since : nil
     rescue SystemCallError
-      # It has been reaped, or there is no such file here.
+      # The process has been reaped, or the system has no /proc.
       nil
     end
 
     # @param now [Float] monotonic seconds
-    # @return [WorkerExit, nil] nil while it runs
+    # @return [WorkerExit, nil] nil while the process runs
     def reap(now)
-      # Only this pid: children that the app has started are the app's to wait for.
+      # Only for this pid, because the app waits for children that the app has started.
       pid, status = Process.wait2(@pid, Process::WNOHANG)
       exited(status, now) if pid
     rescue Errno::ECHILD
-      # Some part of the app waits for all children, and was faster.
+      # A part of the app waits for all children, and was faster.
       exited(nil, now)
     end
 
-    # @return [Integer, nil] its place in the scoreboard
+    # @return [Integer, nil] slot in the scoreboard
     def slot = @entry&.last
 
-    # Lets Ruby reap it, because the master no longer will.
+    # Lets Ruby reap the process, because the master no longer does.
     def detach
       @channel.close
       release_entry
@@ -295,7 +360,7 @@ module Fastrack
     private
 
     def exited(status, now)
-      # Its last message may be unread.
+      # The worker's last message may be unread.
       @state, @ready = :serving, true if booting? && connected? && messages.include?(ControlChannel::READY)
       @channel.close
       timed_out = scoreboard(:read)&.fetch(:state) == :ending
@@ -310,8 +375,8 @@ module Fastrack
       @entry&.first&.count_restart(@cause.to_s) unless @cause == :none
     end
 
-    # The mold ends at the end of its channel.
-    def let_go
+    # Ends a mold, by the end of its channel.
+    def release_mold
       @state = :stopping
       @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @channel.close
@@ -319,7 +384,7 @@ module Fastrack
 
     def hijacked = scoreboard(:counts)&.fetch(:hijacked)
 
-    # @return [Hash, nil] its entry while it has a request, or callbacks of one
+    # @return [Hash, nil] scoreboard entry while the worker has a request, or callbacks of one
     def current = scoreboard(:read)&.then { |entry| entry unless entry[:state] == :waiting }
 
     def release_entry
@@ -327,17 +392,17 @@ module Fastrack
       @entry = nil
     end
 
-    # @return what a method of the scoreboard says of this worker's entry; nil without one
+    # @return result of a method of the scoreboard for this worker's entry; nil without an entry
     def scoreboard(name, *arguments)
       board, slot = @entry
       board&.public_send(name, slot, *arguments)
     end
 
-    # The pid stays taken until the worker is reaped.
+    # The signal reaches this worker only, because the pid stays taken until the worker is reaped.
     def signal(name)
       Process.kill(name, @pid)
     rescue Errno::ESRCH
-      # Some part of the app has reaped it, as #reap will find out.
+      # A part of the app has reaped the worker, as #reap will notice.
       nil
     end
   end

@@ -3,7 +3,7 @@
 require_relative "../log"
 
 module Fastrack
-  # Kills workers whose state lasts longer than it may, so that none lasts for ever:
+  # Kills workers whose state lasts too long, so that no state lasts for ever:
   #
   #     booting                    WorkerBootTimeout
   #     serving, and in callbacks  the request's deadline, at which the worker ends by itself; unless it is stopped (SIGSTOP)
@@ -14,11 +14,11 @@ module Fastrack
     # Minimum seconds between two checks.
     INTERVAL = 1
 
-    # Seconds that a worker gets once the master has seen that it is late: to end by itself, or to tell where it hangs.
+    # Seconds that a late worker gets to end by itself, or to log where it hangs.
     GRACE = 2
 
-    # When a state has lasted too long (monotonic seconds), by which option, what the log says then, the seconds until the worker is
-    # killed, and whether to have it dump its threads first.
+    # Limit of a state: its end (monotonic seconds), its option, the text for the log, the seconds from the end to the kill, and whether the
+    # worker dumps its threads first.
     Limit = Struct.new(:at, :option, :text, :grace, :dump)
     private_constant :Limit
 
@@ -39,7 +39,7 @@ module Fastrack
       if states == @states
         return if @due_at.nil? || now < @due_at
 
-        # If this process comes late the machine may have stood still: then the workers also get to run only now.
+        # If this process is late the machine may have stood still. Then workers get time as well.
         @not_before = now + GRACE if now > @due_at + INTERVAL
       end
       @states = states
@@ -79,7 +79,7 @@ module Fastrack
       return stop_limit(handle, now) if handle.stopping_since
       return boot_limit(handle) if handle.booting?
 
-      # A request may begin right now.
+      # A request may begin at this moment, so an idle worker has the limit of a new request.
       at = handle.deadline || (now + @configuration.request_timeout if @configuration.request_timeout.positive?)
       Limit.new(at, "RequestTimeout", "does not exit: killing it; #{activity(handle, now)}", GRACE) if at
     end
@@ -90,17 +90,17 @@ module Fastrack
       Limit.new(handle.spawned_at + time, "WorkerBootTimeout", text, GRACE, true) if time.positive?
     end
 
-    # One that is told to stop before its hooks have run has nothing to finish.
+    # A worker that is told to stop before its hooks have run has nothing to finish.
     def stop_limit(handle, now)
       since = handle.stopping_since
-      # At least a moment: it may have been told to stop just now.
+      # At least INTERVAL, because the worker may have been told to stop just now.
       time = handle.ready? || handle.booting? ? @configuration.graceful_timeout : 0
       at = [since + [time, INTERVAL].max, handle.deadline].compact.max
       text = "has not finished within #{format("%.3g", at - since)} s: killing it; #{activity(handle, now)}"
       Limit.new(at, "GracefulTimeout", text, GRACE, true)
     end
 
-    # A process that stands still is seen by looking twice. Nothing wakes an idle worker for that.
+    # Two checks tell whether a process stands still. No idle worker is woken for them.
     def suspension_limit(handle, now)
       time = @configuration.worker_timeout
       return unless time.positive?

@@ -5,24 +5,22 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../worker"
 require_relative "../worker/control_channel"
-require_relative "mold_fork"
-require_relative "stats"
+require_relative "../worker/mold"
 require_relative "worker_handle"
 
 module Fastrack
-  # The master's workers, by slot. A stopping worker has already left its slot: that is how its replacement starts before
-  # it has exited.
+  # The master's workers, by slot. A stopping worker has already left its slot, so that the replacement starts before the worker has exited.
   class Workers
-    # How often all slots fail to boot, one time after the other, until a server that has never served gives up.
+    # Failed boots in a row, for each slot, after which a server that has never served gives up.
     ATTEMPTS = 10
 
     READY_TEXT = " before it was ready"
     private_constant :READY_TEXT
 
-    # Workers that are being replaced and have not exited: there may be this many processes beyond #size, besides the master.
+    # Most processes beyond #size, besides the master: workers that are being replaced and have not exited.
     STOPPING = 2
 
-    # @return [Integer] slots. Workers in slots beyond are #surplus
+    # @return [Integer] number of slots. Workers in slots beyond are #surplus
     attr_reader :size
 
     # @return [Scoreboard]
@@ -36,7 +34,7 @@ module Fastrack
     # @param signals [SignalQueue] the master's
     # @param death_pipe [Array(IO, IO)] see Master
     # @param hooks [MasterHooks]
-    # @param orders [Orders] gets what new workers fail for
+    # @param orders [Orders] notes why new workers fail
     def initialize(launcher, app, signals, death_pipe, hooks, orders)
       @launcher = launcher
       @app = app
@@ -49,28 +47,28 @@ module Fastrack
       @spawning = []
       @mold_fork = MoldFork.new(launcher)
       @not_before = 0.0
-      # Failed boots since a worker last got ready, and whether one ever did.
+      # Failed boots since a worker was last ready, and whether a worker ever was.
       @failures = 0
       @proven = false
       @scoreboard = Scoreboard.new(launcher.queue)
       Fastrack.scoreboard = [@scoreboard, Process.pid]
     end
 
-    # @param size [Integer] no more than MaxWorkers may be
+    # @param size [Integer] capped at the largest MaxWorkers
     def size=(size)
       @size = [size, Option::Types::MOST_WORKERS].min
     end
 
-    # Spawns a worker into the first free slot, if there is one and it is time.
+    # Spawns a worker into the first free slot, if a slot is free and a spawn is due.
     #
-    # @raise [Error] when no worker has ever got ready, for too many times
+    # @raise [Error] when too many boots have failed and no worker was ever ready
     def fill_slot(generation)
       started = now
       @newest = generation
       nr = next_slot(generation)
       return if nr.nil? || started < @not_before
 
-      give_up if !@proven && @failures >= ATTEMPTS * @size
+      fail_boot if !@proven && @failures >= ATTEMPTS * @size
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
@@ -78,38 +76,38 @@ module Fastrack
     end
 
     # @param generation [Integer]
-    # @return [Integer, nil] the slot of the worker that is to be spawned next: one whose worker is missing, else one with an old
-    #   worker, which serves until its successor does
+    # @return [Integer, nil] the slot for the next spawn: a slot without a worker, else a slot with an old worker, which serves until its
+    #   successor does
     def next_slot(generation) = free_slot || outdated_slot(generation)
 
-    # @return [Integer, nil] the first slot whose worker is missing
+    # @return [Integer, nil] the first slot without a worker
     def free_slot
       taken = staying.map(&:nr)
       (0...@size).find { |nr| !taken.include?(nr) }
     end
 
-    # Whether a worker can be spared. Only one at a time can: then all slots are not served until its replacement is ready.
-    # And only this many may take long to stop.
+    # Whether a worker can be spared. One at a time can, because its slot is not served until the replacement is ready. None can while
+    # STOPPING workers are still stopping.
     def spare? = @handles.count(&:serving?) >= @size && room?
 
-    # What workers are forked from instead of this process: nil, or it has been tried (see ReforkTrial).
+    # The process that forks workers instead of this one: nil, or a mold that has passed its trial (ReforkTrial).
     #
     # @param handle [WorkerHandle, nil]
     attr_writer :mold
 
-    # @return [WorkerHandle, nil] nil also if it is gone
+    # @return [WorkerHandle, nil] nil also if the mold has ended
     def mold
       @mold if @mold&.mold? && @mold.connected?
     end
 
-    # @return [String, nil] the first worker whose app has forbidden to fork from workers
+    # @return [String, nil] name of the first worker whose app has forbidden reforks
     attr_reader :forbidden_by
 
-    # @return [WorkerHandle, nil] the first worker of a mold that is on trial
+    # @return [WorkerHandle, nil] the first worker of a mold on trial
     attr_reader :trial
 
-    # Has the first worker of a mold take the place of one that comes from elsewhere. It is of the next generation, so that it stays if
-    # that comes to be.
+    # Replaces one worker by the mold's first worker. The new worker is of the next generation already, so that it stays if that generation
+    # begins.
     #
     # @param mold [WorkerHandle]
     def try(mold)
@@ -120,9 +118,9 @@ module Fastrack
       (serving.find { |handle| handle.nr != mold.nr } || serving.first)&.retire(:trial)
     end
 
-    # The trial is over.
+    # Ends the trial of a mold.
     #
-    # @param passed [Boolean] whether its worker may stay
+    # @param passed [Boolean] whether the trial's worker may stay
     def end_trial(passed)
       dismiss(@trial) unless passed
       @untried = @trial = nil
@@ -130,18 +128,19 @@ module Fastrack
     end
 
     # @param generation [Integer]
-    # @return [Boolean] whether that generation serves all slots
+    # @return [Boolean] whether workers of that generation serve all slots
     def complete?(generation)
       @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation } >= @size
     end
 
-    # @return [Array<WorkerHandle>] those without a slot
+    # @return [Array<WorkerHandle>] workers without a slot
     def surplus = staying.select { |handle| handle.nr >= @size }
 
-    # Stops workers whose successors serve, and one beyond its request limit, or that has lost its channel, if one can be spared. An old
-    # one that is booting can, since what makes it hang may be gone; unless clients wait for it at an address that is gone.
+    # Stops workers whose successors serve. If a worker can be spared, also stops one that is past its request limit or has lost its
+    # channel. An outdated worker that is still booting is stopped, too, since a new configuration may boot; unless clients wait for that
+    # worker at a removed address.
     #
-    # @param cause [Symbol] why there is a new generation: see Scoreboard#count_restart
+    # @param cause [Symbol] reason for the new generation: see Scoreboard#count_restart
     def recycle(generation, cause)
       @handles.each do |handle|
         next unless handle.booting? ? outdated?(handle, generation) && !handle.draining? : succeeded?(handle)
@@ -158,29 +157,30 @@ module Fastrack
       past_limit&.stop(past_limit.past_limit)
     end
 
-    # @return [Array<WorkerHandle>] those that are not stopping, and serve or will
+    # @return [Array<WorkerHandle>] workers that serve or boot, and are not stopping
     def staying = @handles.reject { |handle| handle.stopping? || handle.mold? }
 
     def empty? = @handles.empty?
 
     def each(&block) = @handles.each(&block)
 
-    # Those of the master, and those of the workers.
+    # Reopens log files in the master and in the workers.
     def reopen_logs
       LogFiles.reopen
       each(&:reopen_logs)
     end
 
-    # Removes workers that have exited. After a failure the next spawn waits for ErrRespawnInterval. A killed worker is
-    # replaced at once, unless it has just been spawned.
+    # Removes workers that have exited. After a failure the next spawn waits for ErrRespawnInterval. A killed worker is replaced at once,
+    # unless it was spawned just before.
     #
-    # @yieldparam handle [WorkerHandle] of each
+    # @yieldparam handle [WorkerHandle] of each exited worker
     # @yieldparam exited [WorkerExit]
     def reap
       @handles.reject! do |handle|
         exited = handle.reap(now) or next
-        # Nobody forks one like it again.
+        # A failed trial does not delay the next spawn, because the mold forks no other worker.
         tried = handle.equal?(@trial)
+        handle.origin&.failed_boots += 1 if exited.failed? && !handle.ready?
         yield handle, exited
         @hooks.call_hook(:after_worker_exit, handle, exited.status)
         @launcher.queue&.worker_exited(handle.pid)
@@ -192,34 +192,22 @@ module Fastrack
 
     # Reads the workers' messages.
     #
-    # @param ready [Array<ControlChannel>] those that are readable
-    # @param drain [Boolean] whether new workers also have to drain
+    # @param ready [Array<ControlChannel>] the readable ones
+    # @param drain [Boolean] whether new workers have to drain as well
     # @param may_exit [Boolean] whether workers may exit at their request limit without a replacement
     def read(ready, drain:, may_exit:)
       @handles.each do |handle|
-        next unless ready.include?(handle.channel)
-
-        handle.messages.each do |message|
-          case message
-          when ControlChannel::READY then ready(handle, drain)
-          when ControlChannel::ENDING then handle.ending
-          when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
-          when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
-          when ControlChannel::FORBID then @forbidden_by ||= handle.name
-          when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
-          when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
-          end
-        end
+        handle.messages.each { |message| receive(message, handle, drain, may_exit) } if ready.include?(handle.channel)
       end
     end
 
-    # @return [Array<ControlChannel>] the open ones
+    # @return [Array<ControlChannel>] the open channels
     def channels = @handles.select(&:connected?).map(&:channel)
 
-    # @return [Array<ControlChannel>] those that a forked process may have inherited
+    # @return [Array<ControlChannel>] channels that a forked process may have inherited
     def descriptors = channels | @spawning
 
-    # Leaves all workers to themselves, when the master fails.
+    # Gives up all workers, when the master fails.
     def detach
       @handles.each(&:detach)
       @handles.clear
@@ -229,26 +217,38 @@ module Fastrack
 
     def configuration = @launcher.configuration
 
+    def receive(message, handle, drain, may_exit)
+      case message
+      when ControlChannel::READY then ready(handle, drain)
+      when ControlChannel::ENDING then handle.ending
+      when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
+      when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
+      when ControlChannel::FORBID then @forbidden_by ||= handle.name
+      when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
+      when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
+      end
+    end
+
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # As long as the worker whose place it was to take is there, it can go at once.
+    # Stops the trial's worker at once if the worker that it was to replace is still there.
     def dismiss(trial)
       return unless trial&.connected?
 
       @handles.any? { |handle| handle.retiring == :trial } ? trial.stop(:refork) : trial.recycle(:refork)
     end
 
-    # @return [Integer, nil] of a worker that is to get a successor. One at a time: it may fail to boot
+    # @return [Integer, nil] slot of a worker that is to get a successor. One at a time, because the successor may fail to boot
     def outdated_slot(generation)
       return if !room? || staying.any?(&:booting?)
 
       staying.find { |handle| outdated?(handle, generation) && !succeeded?(handle) }&.nr
     end
 
-    # Whether there may be one more process.
+    # Whether one more process may run.
     def room? = @handles.count { |handle| !handle.mold? } < @size + STOPPING
 
-    # Whether it is to get a successor that serves before it stops.
+    # Whether the worker is to get a successor that serves before the worker stops.
     def outdated?(handle, generation) = !handle.retiring.nil? || handle.generation < generation
 
     # Whether a younger worker serves in the same slot.
@@ -265,13 +265,13 @@ module Fastrack
     def ready(handle, drain)
       @proven = true
       @failures = 0
+      handle.origin&.failed_boots = 0
       handle.ready(drain: drain)
     end
 
-    # It takes more than MaxMemoryPerChild.
+    # Called when a worker takes more than MaxMemoryPerChild.
     def outgrown(handle, message)
       limit = configuration.max_memory_per_child or return
-      require_relative "../memory/limit"
       text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format((handle.memory&.pss).to_i)} of memory after " \
              "#{Log.count(handle.requests, "request")}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
       if message == ControlChannel::OUTGROWN
@@ -279,7 +279,7 @@ module Fastrack
         Log.line("#{text}recycling it")
       elsif @too_small != limit
         @too_small = limit
-        Log.line("#{text}any new worker does, so that recycling would gain nothing")
+        Log.line("#{text}a new worker takes as much, so recycling would gain nothing")
       end
     end
 
@@ -302,10 +302,10 @@ module Fastrack
                "every #{format("%g", configuration.err_respawn_interval)} s")
     end
 
-    # The line comes less and less often.
+    # Makes the line come less and less often.
     def power_of_two?(number) = (number & (number - 1)).zero?
 
-    # Where none boots there are as many exits as tries. One that has served names its request.
+    # Logs an exit. Exits of workers that do not boot come again and again, and are logged as repeated failures.
     def log_exit(handle, exited)
       text = "#{handle.name} #{exited}"
       return Log.line(text, exited.failed? ? :error : :info) if handle.ready? || !exited.failed?
@@ -313,7 +313,7 @@ module Fastrack
       Log.repeated([:exit, exited.to_s.gsub(/\d+\.\d+ s/, "")], :error) { text }
     end
 
-    # Once for each generation.
+    # Logs, once for each generation, that an old worker serves on.
     def tell_of_old(nr, generation)
       old = @handles.find { |handle| handle.serving? && handle.nr == nr && handle.generation < generation }
       return if old.nil? || @told == generation
@@ -323,7 +323,7 @@ module Fastrack
                "#{format("%g", configuration.err_respawn_interval)} s", :error)
     end
 
-    def give_up
+    def fail_boot
       each { |handle| handle.kill("no worker ever was ready") }
       raise Error, "the last #{@failures} workers failed to boot, and none ever was ready: the server ends"
     end
@@ -342,7 +342,7 @@ module Fastrack
       configuration.puma&.fire(:after_worker_fork, @hooks, nr)
       handle
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
-      # It may succeed later: memory and pids become free, a database that a hook needs comes back.
+      # A later try may succeed: memory and pids become free, or a database of a hook comes back.
       @scoreboard.release(slot) if slot && handle.nil?
       Log.exception("cannot spawn worker #{nr}", e)
       @spawn_failure = Error.reason(e)
@@ -355,13 +355,16 @@ module Fastrack
       ForkGuard.own_fork { fork_worker(worker, generation) }
     end
 
-    # @return [WorkerHandle, nil] nil when the mold fails, which is the end of it
+    # @return [WorkerHandle, nil] nil when the mold fails; then the mold is stopped
     def from_mold(mold, worker, generation)
       @spawning = ControlChannel.pair
-      register(worker, generation, *@signals.bounded(MoldFork::TIME + 1, grace: TimeLimit::MOMENT) { @mold_fork.call(mold, worker, @spawning) })
+      found = @hooks.within(MoldFork::ANSWER_TIME + 1, grace: TimeLimit::MOMENT) do
+        @mold_fork.call(mold, worker, @spawning) { |message| receive(message, mold, false, false) }
+      end
+      register(worker, generation, *found).tap { |handle| handle.origin = mold }
     rescue StandardError, TimeLimit::Unfinished => e
       Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
-      # At the end of the channel it ends, or has been killed: then its status says by what.
+      # At the end of its channel the mold has ended or is about to. A killed mold's exit status tells the signal.
       e.is_a?(EOFError) || e.is_a?(SystemCallError) ? mold.stop : mold.kill("it has forked no worker")
       nil
     end
@@ -377,8 +380,7 @@ module Fastrack
       register(worker, generation, pid, channel)
     end
 
-    # Nothing that is not the server's runs between the fork and the handle, by which the master knows the worker. Until it does, the
-    # worker waits.
+    # Adds the handle of a new worker. The worker waits for KNOWN, so no code of the app runs before the master has the handle.
     #
     # @return [WorkerHandle]
     def register(worker, generation, pid, channel)

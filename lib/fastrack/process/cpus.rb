@@ -3,9 +3,9 @@
 require "etc"
 
 module Fastrack
-  # The control groups that this process is in, for one controller, version 1 or 2 (cgroups(7)).
+  # The control groups of this process for a controller, version 1 or 2 (cgroups(7)).
   class Cgroup
-    # @return [String, nil] nil if the file is not there, or not to be read
+    # @return [String, nil] nil if the file is missing or not readable
     def self.read(path)
       File.read(path)
     rescue SystemCallError
@@ -21,9 +21,9 @@ module Fastrack
       @root = root
     end
 
-    # In a container the path may be the host's: then only the top is there.
+    # In a container the path may be the host's. Then only the top of the hierarchy exists.
     #
-    # @return [Array<String>] where its files may be, and those of the groups above it
+    # @return [Array<String>] folders that may have the files of the group, and of the groups above
     def directories
       File.binread(@membership).lines(chomp: true).flat_map do |line|
         _, controllers, path = line.split(":", 3)
@@ -44,16 +44,16 @@ module Fastrack
     end
   end
 
-  # The CPUs that this process may use: those of its affinity mask (taskset(1), a cpuset), as far as the quota of its cgroup
-  # and of those above goes, version 1 or 2 (cgroups(7)).
+  # The CPUs that this process may use: CPUs of the affinity mask (taskset(1), a cpuset), limited by the quotas of its cgroup and of the
+  # groups above, version 1 or 2 (cgroups(7)).
   class CPUs
     # @param computing [Float]
-    # @return [Float] the same share of their time in which requests compute, but not so little that an app that only waits gets workers
-    #   without end
+    # @return [Float] `computing`, the share of their time in which requests compute, with a lower bound: an app that only waits must not
+    #   get workers without end
     def self.share(computing) = computing.clamp(1 / 64.0, 1.0)
 
     # @param computing [Float] see .share
-    # @return [Integer] workers that keep these CPUs busy: the more, the more they wait
+    # @return [Integer] workers that keep these CPUs busy; the more requests wait, the more workers
     def self.workers(cpus, computing) = (cpus / computing).round.clamp(1..)
 
     # @param affinity [Integer] sched_getaffinity(2), by Ruby
@@ -64,10 +64,10 @@ module Fastrack
       @cgroup = Cgroup.new("cpu", membership: membership, root: root)
     end
 
-    # @return [Integer] at least 1; a part of a CPU is no CPU
+    # @return [Integer] at least 1; parts of a CPU do not count
     def count = [@affinity, quota&.floor].compact.min.clamp(1..)
 
-    # @return [Float, nil] the smallest on the way up; nil without
+    # @return [Float, nil] the lowest quota of the groups; nil without one
     def quota = @cgroup.directories.filter_map { |directory| unified(directory) || separate(directory) }.min
 
     # @return [Float] with parts of CPUs

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "../text"
 require_relative "orphans"
 
 module Fastrack
@@ -53,8 +52,14 @@ module Fastrack
       # @param keep [Array<#close>]
       def close_descriptors(keep: []) = (descriptors - keep).each(&:close)
 
-      # Process.daemon, which does not fork by Process._fork: like a child that the app has forked.
-      def let_go = in_child(false)
+      # The process that goes on is like a child that the app has forked.
+      #
+      # @yield to daemon(3)
+      def daemonize(&fork)
+        return yield if descriptors.grep(Engine).empty?
+
+        from_engines(&fork).tap { in_child(false) }
+      end
 
       # @yield to fork(2)
       # @return [Integer] as fork(2)
@@ -86,8 +91,7 @@ module Fastrack
 
       # A worker's helper thread handles connections meanwhile.
       def from_engines(&fork)
-        engines = descriptors.select { |one| one.is_a?(Engine) }
-        engines.reduce(fork) { |inner, engine| -> { engine.while_forking(&inner) } }.call
+        descriptors.grep(Engine).reduce(fork) { |inner, engine| -> { engine.while_forking(&inner) } }.call
       end
 
       # What the fork itself raises, another wrapper of _fork for example, goes to whoever forks: it must not fork twice.
@@ -117,31 +121,11 @@ module Fastrack
 
     # @return [Integer] as fork(2)
     def _fork = ForkGuard.guard { super }
-  end
 
-  # Keeps the children of a process from removing its pid files. Their at_exit hooks include those that it had before the
-  # fork, and rackup's removes the file whichever process runs it.
-  module PidFileGuard
-    @paths = []
-
-    class << self
-      # @param paths [Array<String>] absolute
-      def install(paths)
-        @paths = paths
-        @owner = Process.pid
-        File.singleton_class.prepend(self) unless paths.empty? || File.singleton_class < self
-      end
-
-      # @param paths [Array<String, #to_path>]
-      # @return [Array] those that this process may remove
-      def removable(paths)
-        return paths if Process.pid == @owner
-
-        paths.reject { |path| @paths.include?(Text.absolute(path)) }
-      end
-    end
-
-    %i[unlink delete].each { |name| define_method(name) { |*paths| super(*PidFileGuard.removable(paths)) } }
+    # It does not fork by _fork.
+    #
+    # @return [Integer] see Process.daemon
+    def daemon(*how) = ForkGuard.daemonize { super(*how) }
   end
 
   # Ends a worker that boots when its master ends, or its channel to that: nobody else limits that time, and it would hold the port for
@@ -196,100 +180,6 @@ module Fastrack
 
       # Kept by its caller: the garbage collector must not do it earlier.
       def finalized(&work) = Object.new.tap { |object| ObjectSpace.define_finalizer(object, work) }
-    end
-  end
-
-  # Runs a block before this process ends by `exit!`, which runs no at_exit hooks, or by `exec`.
-  #
-  # Each `prepend` to Process or Kernel clears Ruby's method caches of all classes, and the code that YJIT has compiled for them. In a
-  # worker those are pages that it shares with the master until then: 5 MB of its own, and slow first requests. So the master
-  # prepends, after the app is loaded, and a worker only gives the block.
-  module ExitGuard
-    # Process.exit! and Kernel.exit!, and exec likewise
-    module Public
-      # @param status see Process.exit!
-      def exit!(*status) = ExitGuard.guard(status) { super }
-
-      # @param command see Process.exec
-      def exec(*command) = ExitGuard.around_exec(command) { super }
-    end
-
-    # Process.daemon: this process ends, and its child is none of the master's. It must not go on with the connections.
-    module Daemon
-      # @return [Integer] see Process.daemon
-      def daemon(*how)
-        return super unless ExitGuard.own_process?
-
-        ExitGuard.guard([]) { super(*how) }
-        ForkGuard.let_go
-        0
-      end
-    end
-
-    # exit! and exec without a receiver
-    Private = Public.clone.tap { |methods| methods.send(:private, :exit!, :exec) }
-
-    # Numbers that exit! takes. With others it raises, and the process lives on.
-    STATUSES = (-2**31...2**31).freeze
-
-    class << self
-      # @yield before the end of this process, but not of its forks
-      def install(&work)
-        prepare
-        @work = work
-        @pid = Process.pid
-      end
-
-      # Without the block the methods do what they did.
-      def prepare
-        return if Kernel < Private
-
-        [Process, Kernel].each { |one| one.singleton_class.prepend(Public) }
-        Process.singleton_class.prepend(Daemon)
-        Kernel.prepend(Private)
-      end
-
-      # Whether the work is this process's.
-      def own_process? = @pid == Process.pid
-
-      # Once the work has begun, clients count on the end: what is raised by another thread or a trap comes too late.
-      #
-      # @param status [Array] the arguments; with invalid ones exit! raises
-      # @yield to exit!
-      def guard(status)
-        return yield unless own_process? && (status in [] | [true | false | STATUSES])
-
-        begin
-          Thread.handle_interrupt(Object => :never) { @work.call }
-        ensure
-          yield
-        end
-      end
-
-      # @param command [Array] the arguments. If there is no such program, exec raises and the process goes on
-      # @yield to exec
-      def around_exec(command)
-        return yield unless own_process? && program?(command.grep_v(Hash))
-
-        Thread.handle_interrupt(Object => :never) { @work.call }
-        begin
-          yield
-        rescue SystemCallError, ArgumentError, TypeError => e
-          # The clients are gone by now.
-          Log.exception("exec failed", e)
-          Process.exit!(false)
-        end
-      end
-
-      private
-
-      # Whether it can be run, as far as can be known before. Special characters are the shell's, which can.
-      def program?(words)
-        name = [words.first].flatten.first.to_s.b
-        name = name[%r{\A\s*([\w./+-]+)(?:\s[\w\s./:,+-]*)?\z}, 1] || "sh" if words.one? && words.first.is_a?(String)
-        folders = name.include?("/") ? [""] : ENV.fetch("PATH", "/bin").b.split(":")
-        folders.any? { |folder| File.executable?(folder.empty? ? name : File.join(folder, name)) }
-      end
     end
   end
 end

@@ -3,20 +3,20 @@
 require_relative "../error"
 
 module Fastrack
-  # Why a worker or a new master could not start, or a worker not become the mold, in its own words. They come to the master by a pipe,
-  # for the status: a log may be anywhere.
+  # The reason why a worker or a new master could not start, or why a worker did not become the mold. The process itself writes the reason
+  # to a pipe of the master, which shows it in the status. A log would not do, because it may be anywhere.
   module LastWords
     # The pipe's descriptor in a new master.
     VARIABLE = "FASTRACK_LAST_WORDS"
 
-    # Characters. All that comes at once fits into what a pipe takes in one piece (PIPE_BUF, pipe(7)).
-    LONGEST = 500
+    # Most characters of a reason. A line with so many characters is less than PIPE_BUF, so that one write is atomic (pipe(7)).
+    LONGEST_REASON = 500
 
-    # Processes whose words are kept until their end is seen: a worker's app may write there, too.
-    KEPT = 1024
+    # Most processes whose reasons are kept. A limit, because a worker's app may also write to the pipe.
+    KEPT_REASONS = 1024
 
     class << self
-      # In the master.
+      # Called in the master.
       def open
         @said = {}
         @reader, @writer = IO.pipe
@@ -28,42 +28,42 @@ module Fastrack
         close_old
       end
 
-      # In a new master's children, and when the old master has ended.
+      # Called in a new master's children, and when the old master has ended.
       def close_old
         @old&.close
         @old = nil
       end
 
-      # @return [IO, nil] for a new master
+      # @return [IO, nil] the end of the pipe that a new master inherits
       attr_reader :writer
 
-      # In a new master: the old one's pipe.
+      # Called in a new master. Takes over the old master's pipe.
       #
       # @param environment [Hash, ENV]
       def take_over(environment = ENV)
         number = environment.delete(VARIABLE)
         @old = number && IO.for_fd(Integer(number, 10), "w").tap { |pipe| pipe.close_on_exec = true }
       rescue SystemCallError, ArgumentError
-        # The variable is not ours, or the descriptor got lost.
+        # The variable is another program's, or the descriptor was closed.
         @old = nil
       end
 
-      # In a worker.
+      # Called in a worker.
       #
       # @param words [Exception, String]
       def say(words) = write(@writer, words)
 
-      # In a new master.
+      # Called in a new master.
       #
       # @param error [Exception]
       def say_to_old(error) = write(@old, error)
 
       # @param pid [Integer] of a process that has ended
-      # @return [String, nil] what it has said
+      # @return [String, nil] the reason that the process has written
       def of(pid)
         text = @reader&.read_nonblock(65_536).to_s.force_encoding(Encoding::UTF_8).scrub("?")
         text.each_line(chomp: true) { |line| line.split(" ", 2).then { |name, words| @said[name.to_i] = words } }
-        @said.shift while @said.size > KEPT
+        @said.shift while @said.size > KEPT_REASONS
         @said.delete(pid)
       rescue IO::WaitReadable, EOFError, IOError
         @said.delete(pid)
@@ -73,10 +73,10 @@ module Fastrack
 
       def write(pipe, words)
         text = words.is_a?(String) ? words : Error.reason(words)
-        # Of an app that does not load, the backtrace is in the log.
-        pipe&.write_nonblock("#{Process.pid} #{text.scrub("?").lines.first.to_s.chomp[0, LONGEST]}\n")
+        # Only the first line, because the log has the backtrace.
+        pipe&.write_nonblock("#{Process.pid} #{text.scrub("?").lines.first.to_s.chomp[0, LONGEST_REASON]}\n")
       rescue *Error::FOREIGN
-        # It is full, or closed, or the message is none.
+        # The pipe is full or closed, or the exception has no message.
         nil
       end
     end

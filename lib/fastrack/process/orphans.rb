@@ -3,14 +3,13 @@
 require_relative "proc_stat"
 
 module Fastrack
-  # Reaps the processes that this one has adopted. As process 1 of a container, or as a subreaper (prctl(2)), it becomes the
-  # parent of what workers and the app's commands leave behind. What the app has started in this process is the app's to
-  # wait for.
+  # Reaps adopted processes. As process 1 of a container, or as a subreaper (prctl(2)), the master becomes the parent of processes whose
+  # parents have ended, such as workers and the app's commands. The app itself waits for processes that it has started in the master.
   class Orphans
-    # Seconds between two looks. A zombie is left for as long to a thread that may be waiting for it.
+    # Seconds between two checks. A thread that waits for a zombie gets so much time.
     GRACE = 1
 
-    # Notes the pids of what this process starts. Ruby's other ways to do so (`system`, backticks) wait for it at once.
+    # Notes the pids of processes that the app starts here. Ruby's other methods (`system`, backticks) wait for the process at once.
     module Spawn
       def spawn(...) = Orphans.own(super)
 
@@ -22,7 +21,7 @@ module Fastrack
     @own = {}
 
     class << self
-      # @return [Orphans, nil] nil if this process adopts none
+      # @return [Orphans, nil] nil if this process does not adopt processes
       def start
         return unless Fastrack.adopts_orphans?
 
@@ -31,13 +30,13 @@ module Fastrack
         @pid = Process.pid
         new(@own)
       rescue SystemCallError
-        # There is no /proc.
+        # The system has no /proc.
         nil
       end
 
       # @return [Integer] the pid
       def own(pid)
-        # Workers reap nothing, and need no list.
+        # Workers reap no adopted processes, and need no list.
         @own[pid] = true if @pid == Process.pid
         pid
       end
@@ -46,15 +45,15 @@ module Fastrack
     # @return [Float, nil] monotonic seconds when #step has something to do
     attr_reader :due_at
 
-    # @param own [Hash{Integer => true}] pids of what this process has started
+    # @param own [Hash{Integer => true}] pids of processes that the app has started here
     def initialize(own)
       @own = own
       @seen = []
-      # What the app has started while it was loaded.
+      # Processes that the app has started while it was loaded.
       states.each_key { |pid| @own[pid] = true }
     end
 
-    # Called whenever the master wakes up: a child may have ended.
+    # Called whenever the master wakes up, because a child may have ended.
     def step(now)
       @due_at ||= now + GRACE
       return if now < @due_at
@@ -67,7 +66,7 @@ module Fastrack
       @seen = zombies - @seen
       @due_at = @seen.any? ? now + GRACE : nil
     rescue SystemCallError
-      # No descriptor is free, for example.
+      # For example, no descriptor is free.
       @due_at = now + GRACE
     end
 

@@ -3,12 +3,11 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "proc_stat"
-require_relative "master_title"
 require_relative "safe_file"
 
 module Fastrack
-  # The master's pid file. During an upgrade the old master's is renamed as Unicorn does it: `app.pid.oldbin` beside the new
-  # one's `app.pid`.
+  # The master's pid file. During an upgrade the old master's file is renamed as under Unicorn: `app.pid.oldbin` beside the new master's
+  # `app.pid`.
   class PidFile
     SUFFIX = ".oldbin"
 
@@ -16,7 +15,7 @@ module Fastrack
     def self.read(path) = look(path) { |file| number(file) }
 
     # @yieldparam file [File]
-    # @return what the block returns; nil without a file
+    # @return the result of the block; nil without a file
     def self.look(path)
       SafeFile.at(path) do |found|
         file = open(found)
@@ -29,7 +28,7 @@ module Fastrack
     end
 
     # @return [File]
-    # @raise [SystemCallError] also if it is a FIFO or a device, of which there is no end
+    # @raise [SystemCallError] also for a FIFO or a device, which have no end
     def self.open(path)
       file = File.new(path, File::RDONLY | File::NONBLOCK)
       return file if file.stat.file? || file.stat.directory?
@@ -38,7 +37,7 @@ module Fastrack
       raise SafeFile::Refused, "it is no regular file"
     end
 
-    # @return [Integer, nil] nil if it is another file, of which there is no need to read more than a number takes
+    # @return [Integer, nil] nil if the file does not begin with a number
     def self.number(file) = Integer(file.read(64), 10, exception: false)
 
     # @return [Boolean]
@@ -48,12 +47,13 @@ module Fastrack
     rescue Errno::ESRCH, RangeError
       false
     rescue SystemCallError
-      # It belongs to another user.
+      # The process belongs to another user.
       true
     end
 
-    # @return [Integer, nil] the master that the file is of: a process that has it locked, or, where the file system has no locks, one
-    #   with a master's title that is older than the file, and belongs to the file's owner. A number alone names any process.
+    # @return [Integer, nil] pid of the master that owns the file. The master has the file locked. Where the file system has no locks, a
+    #   process counts that has a master's title, is older than the file, and belongs to the file's owner. The number alone is not enough,
+    #   because pids are used again.
     def self.owner(path)
       look(path) do |file|
         pid = number(file)
@@ -61,10 +61,10 @@ module Fastrack
       end
     end
 
-    # See proc(5). Devices are left out: some file systems show users another number.
+    # Reads /proc/locks, see proc(5). Device numbers are not compared, because some file systems show users another number.
     def self.locked_by?(pid, file)
       return false if file.flock(File::LOCK_SH | File::LOCK_NB)
-      # Other systems have no such file. Whoever has the lock has written the pid.
+      # Other systems have no such file. There the process with the lock has written the pid.
       return true unless File.readable?("/proc/locks")
 
       File.foreach("/proc/locks").any? do |line|
@@ -82,7 +82,7 @@ module Fastrack
     end
     private_class_method :locked_by?, :titled?
 
-    # Whether the process is younger than the file, so that the pid in it was another's.
+    # Whether the process is younger than the file, so that the pid in the file was another process's.
     def self.reused?(pid, written)
       Time.now - ProcStat.age(pid) > written + 2
     rescue SystemCallError, NameError
@@ -95,31 +95,31 @@ module Fastrack
 
     # @param path [String]
     def initialize(path)
-      # Absolute: the working directory may change, in at_exit hooks too.
+      # Absolute, because the working directory may change, in at_exit hooks too.
       @path = Text.expand(path)
       @name = @path
     end
 
-    # Writes this process's pid. As long as it runs it has the file locked: of several servers that start, one gets it.
+    # Writes this process's pid, and locks the file until the process ends. Of several servers that start at once, one gets the file.
     #
-    # @raise [Error] when it is the file of another running process, or cannot be written
+    # @raise [Error] when another running process owns the file, or the file cannot be written
     def claim
       SafeFile.at(@path) { |found| claim_at(found) }
     rescue SystemCallError => e
       raise Error, "pid file #{@path}: #{SafeFile.reason(e)}"
     end
 
-    # For children: only the master keeps it locked.
+    # Called in children: only the master keeps the lock.
     def close = @lock&.close
 
-    # Writes it again if it is gone or empty.
+    # Writes the file again if it is missing or empty.
     def restore_missing
       SafeFile.at(@path) { |found| write(found) } if @name == @path && self.class.read(@path).nil?
     rescue SystemCallError => e
       Log.line("pid file #{@path}: #{SafeFile.reason(e)}", :error)
     end
 
-    # Renames it, for a new master to have the name.
+    # Renames the file, so that a new master can use the name.
     #
     # @raise [SystemCallError]
     def set_aside
@@ -135,10 +135,10 @@ module Fastrack
       Log.line("pid file #{@path}: #{SafeFile.reason(e)}", :error)
     end
 
-    # Removes the old master's, in case that was killed.
+    # Removes the old master's file, in case the old master was killed.
     def remove_aside = quietly { SafeFile.at(aside) { |found| File.unlink(found) } }
 
-    # Removes it, unless another process has taken it over.
+    # Removes the file, unless another process has taken it over.
     def remove = quietly { SafeFile.at(@name) { |found| File.unlink(found) if own?(found) } }
 
     private
@@ -157,9 +157,9 @@ module Fastrack
     def claim_at(path)
       old = open_old(path)
       owner = old && vacant(old, path)
-      # A link that leads nowhere, or is not followed, is in the way.
+      # A dangling link, or a link that is not followed, is replaced as well.
       write(path, old || File.symlink?(path) ? :rename : :link)
-      # rackup has already written it for this process.
+      # No line if rackup has already written this process's pid.
       Log.line("pid file #{@path}: replacing that of process #{owner}, which is gone") if owner && owner != Process.pid
     rescue Errno::EEXIST
       old&.close
@@ -168,17 +168,17 @@ module Fastrack
       old&.close
     end
 
-    # A link that the app's user may have put there is replaced. What it leads to is no pid file.
+    # Opens the existing file. A link that the app's user may have made is not followed, because its target is no pid file.
     def open_old(path)
       self.class.open(path) unless SafeFile.app_user && File.symlink?(path)
     rescue Errno::ENOENT
       nil
     end
 
-    # @return [Integer, nil] the pid in an old file, whose process is gone
+    # @return [Integer, nil] pid in an old file whose process has ended
     def vacant(old, path)
       locked = lock(old)
-      # Another server has replaced it just now.
+      # Another server has just replaced the file.
       raise Errno::EEXIST unless File.identical?(old, path)
 
       owner = self.class.number(old)
@@ -188,19 +188,19 @@ module Fastrack
       raise Error, "pid file #{@path} belongs to #{owner ? "process #{owner}" : "a server"}, which is running"
     end
 
-    # @return [Boolean] false if another server has locked it; true also where the file system has no locks
+    # @return [Boolean] false if another server has locked the file; true also where the file system has no locks
     def lock(file)
       file.flock(File::LOCK_EX | File::LOCK_NB) != false
     rescue SystemCallError
       true
     end
 
-    # In one step, so that nobody reads half a number, and locked before.
+    # Writes the pid by a rename or link of a locked temporary file, so that nobody reads half a number.
     #
-    # @param how [Symbol] :link fails if there is one by now
+    # @param how [Symbol] :link fails if the file exists
     def write(path, how = :rename)
       temporary = "#{path}.#{Process.pid}"
-      # A killed process of that number may have left it.
+      # A killed process with the same pid may have left the temporary file.
       quietly { File.unlink(temporary) }
       file = File.new(temporary, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW).tap { |new| lock(new) }
       file.write("#{Process.pid}\n")
@@ -222,7 +222,7 @@ module Fastrack
       File.rename(temporary, name)
     end
 
-    # It may be gone already, or not be this process's to remove.
+    # Ignores errors: the file may be missing, or this process may not remove it.
     def quietly
       yield
     rescue SystemCallError

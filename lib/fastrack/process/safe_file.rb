@@ -6,10 +6,10 @@ require_relative "../text"
 module Fastrack
   # Opens, makes, renames and removes the files of the master: logs, pid file, state file, sockets.
   #
-  # The user of the app may lay out links and files in folders where he may write. A master that root runs acts on such a path with
-  # that user's effective ids, so that the kernel refuses what is not his. Root acts as root where each folder on the way is root's
-  # and the user may not write to it; then nobody can change where the path leads between two calls. Masters of other users, and
-  # root without the option User, act as themselves. No file waits for the reader of a FIFO.
+  # The app's user may make links and files in folders that are writable for that user. A root master acts on such a path with the app
+  # user's effective ids, so that the kernel refuses other users' files. Where root owns every folder of the path and the app's user may not
+  # write to any, the master acts as root: nobody can change the path's target between two calls. Other masters, and root without the option
+  # User, act as usual and follow links. No open waits for the reader of a FIFO.
   module SafeFile
     # Why a file is not touched.
     class Refused < Errno::EPERM
@@ -29,22 +29,22 @@ module Fastrack
     private_constant :O_PATH, :APPEND
 
     class << self
-      # @return [AppUser, nil] for whose sake root is careful
+      # @return [AppUser, nil] the app's user, if the master is root
       attr_reader :app_user
 
-      # @param user [UserGroup, nil] of the option User
-      # @raise [SystemCallError] if the user's groups cannot be had
+      # @param user [UserGroup, nil] value of the option User
+      # @raise [SystemCallError] if the user's groups cannot be read
       def user=(user)
         @name = user&.name
         @app_user = careful?(user) ? AppUser.new(user.name, user.uid, user.gid) : nil
       end
 
-      # Calls the block with the ids that are right for the path.
+      # Calls the block with the effective ids that are safe for the path.
       #
-      # @param follow [Boolean] whether the file itself may be a link of root's
-      # @yieldparam found [String, Integer] the path; where root acts, without links. With `follow` also the number of a descriptor
-      #   of this process, to which /dev/stdout leads, for example.
-      # @return what the block returns
+      # @param follow [Boolean] whether the file itself may be a link that root owns
+      # @yieldparam found [String, Integer] the path, without links where root acts; with `follow` also a descriptor of this process, as for
+      #   /dev/stdout
+      # @return the result of the block
       # @raise [SystemCallError] Refused, for example
       def at(path, follow: false)
         path = Text.expand(path)
@@ -59,10 +59,10 @@ module Fastrack
         end
       end
 
-      # Opens a log, and makes it if there is none.
+      # Opens a log, and makes the file if it is missing.
       #
-      # @param owner [Array(Integer, Integer), nil] user and group that root gives a new log to
-      # @param fifo [Boolean] whether it may be a FIFO that nobody reads
+      # @param owner [Array(Integer, Integer), nil] user and group of a new log that root makes
+      # @param fifo [Boolean] whether the log may be a FIFO without a reader
       # @return [IO] a File with this path, except for a descriptor of this process
       # @raise [SystemCallError]
       def append(path, owner = nil, fifo: false)
@@ -78,9 +78,9 @@ module Fastrack
         end
       end
 
-      # Writes a file anew.
+      # Replaces a file's content.
       #
-      # @param mode [Integer] of one that is made
+      # @param mode [Integer] mode of a new file
       # @raise [SystemCallError]
       def write(path, text, mode)
         at(path) do |found|
@@ -90,20 +90,20 @@ module Fastrack
         end
       end
 
-      # Gives a unix socket its name and the mode of its file. Before listen(2), so that no client meets another mode: umask(2) would
-      # affect other threads' files.
+      # Binds a unix socket and sets the mode of its file. Comes before listen(2), so that no client meets another mode. umask(2) is not
+      # used, because it would affect other threads' files.
       #
       # @param socket [Socket]
       # @raise [SystemCallError]
       def bind(socket, path, mode)
         at(path) do
-          # By its own path, which getsockname(2) tells the app and a new master.
+          # Bound by the original path, because getsockname(2) tells it to the app and to a new master.
           socket.bind(Addrinfo.unix(path))
           File.chmod(mode, path)
         end
       end
 
-      # @return [String] what is wrong, for a message
+      # @return [String] reason of the error, for a message
       def reason(error)
         case error
         when Refused then error.message
@@ -128,17 +128,16 @@ module Fastrack
       end
 
       def open_log(path, fifo)
-        # Also for reading it waits for no reader, who may come and go.
+        # Opened for reading, too, so that the open does not wait for a reader, and readers may come and go.
         access = fifo && File.pipe?(path) ? File::RDWR | File::APPEND : APPEND
-        # A link that leads nowhere yet.
+        # A dangling link: the open makes its target.
         create = File.exist?(path) ? 0 : File::CREAT
         file = File.new(path, access | create | File::NONBLOCK)
         file.fcntl(Fcntl::F_SETFL, file.fcntl(Fcntl::F_GETFL) & ~File::NONBLOCK)
         file
       end
 
-      # The same file by an object with the path that was asked for, which may lead elsewhere at the next rotation. Nothing is opened
-      # by O_PATH.
+      # A File for the same descriptor with the original path, which may have another target at the next rotation. O_PATH opens no file.
       def named(path, file)
         File.new(path, O_PATH | APPEND).tap { |other| Fastrack.replace_file(other.fileno, file.fileno) }
       ensure

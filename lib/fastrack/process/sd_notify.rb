@@ -3,8 +3,7 @@
 require "socket"
 
 module Fastrack
-  # Reports the server's state to systemd (sd_notify(3)), over the datagram socket NOTIFY_SOCKET. Messages that cannot be
-  # sent are dropped.
+  # Reports the server's state to systemd (sd_notify(3)), by the datagram socket NOTIFY_SOCKET. Messages that cannot be sent are dropped.
   class SdNotify
     # @param environment [Hash, ENV] NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID
     def initialize(environment = ENV)
@@ -16,23 +15,23 @@ module Fastrack
       @pinged_at = nil
     end
 
-    # All workers serve; also the end of a reload.
+    # Says that all workers serve, also at the end of a reload.
     #
     # @param status [String, nil] one line for `systemctl status`
     def ready(status = nil) = notify("READY=1", status && "STATUS=#{status}")
 
-    # A reload or an upgrade begins; #ready ends it. By the time systemd recognises a #ready that was sent before.
+    # Says that a reload or an upgrade begins; #ready ends it. By the time in the message systemd tells earlier #ready messages apart.
     def reloading
       notify("RELOADING=1", "MONOTONIC_USEC=#{Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)}")
     end
 
-    # The server begins to stop.
+    # Says that the server begins to stop.
     def stopping = notify("STOPPING=1")
 
-    # The server is alive; due every #watchdog_interval seconds.
+    # Pings the watchdog; due every #watchdog_interval seconds.
     def watchdog = notify("WATCHDOG=1")
 
-    # Another process is the master from now on. The new master sends this itself, and then pings the watchdog.
+    # Says that another process is the master. The new master sends this itself, and then pings the watchdog.
     #
     # @param pid [Integer]
     def main_pid(pid)
@@ -40,8 +39,8 @@ module Fastrack
       notify("MAINPID=#{pid}")
     end
 
-    # @return [Float, nil] half of systemd's timeout, in seconds (sd_watchdog_enabled(3)); nil without a watchdog, or if it
-    #   is another process's to ping
+    # @return [Float, nil] half of systemd's timeout, in seconds (sd_watchdog_enabled(3)); nil without a watchdog, or if another process has
+    #   to ping
     def watchdog_interval
       return unless @address && @watchdog_usec.positive?
 

@@ -2,49 +2,49 @@
 
 require_relative "../configuration/config_file"
 require_relative "../text"
-require_relative "settings"
+require_relative "extras"
 require_relative "words"
 
 module Fastrack
-  # The language of a puma.rb: Puma's words, and those of Fastrack that are not Puma's, but for `timeout`.
+  # The language of a puma.rb: Puma's words, and Fastrack's other words except `timeout`.
   class PumaFile < ConfigFile
     include PumaWords
 
-    # What a puma.rb means that does not name these: a single process, which is not recycled, and no middleware of the server's.
+    # Defaults of a puma.rb: a single process without recycling, and no middleware of the server's.
     DEFAULTS = { MaxWorkers: 1, MaxRequestPerChild: 0, DefaultMiddleware: false }.freeze
 
     undef_method :timeout
 
-    # @return [Boolean] whether Puma has that word
+    # @return [Boolean] whether Puma has the word
     def self.word?(name)
       PumaWords.public_method_defined?(name) || (public_method_defined?(name, false) && !name.start_with?("__"))
     end
 
-    # @param file [String] its absolute path
+    # @param file [String] absolute path
     # @param environment [Hash, ENV]
     # @param fixed [Boolean] whether the command line has named the environment
-    # @param host [String] where `port` listens
+    # @param host [String] address for the word `port`
     # @param shared see ConfigFile
     def initialize(file, environment: ENV, fixed: false, host: "0.0.0.0", **shared)
       super(file, **shared)
       @__environment__ = environment
       @__fixed__ = fixed
       @default_host = host
-      @__puma__ = PumaSettings.new
+      @__puma__ = PumaExtras.new
       @__loads__ = []
       @__modes__ = []
       @__shutdown__ = {}
     end
 
     # @!visibility private
-    # @return [PumaSettings]
+    # @return [PumaExtras]
     attr_reader :__puma__
 
     # @!visibility private
     def __defaults__ = DEFAULTS
 
     # @!visibility private
-    # As in Puma, files that this one loads come later, and so do the blocks of `single` and `cluster`.
+    # As in Puma, files of `load` are read at the end, and then the blocks of `single` and `cluster` are called.
     def __finish__
       while (path = @__loads__.shift)
         @__files__ << Text.expand(path)
@@ -56,10 +56,10 @@ module Fastrack
       super
     end
 
-    # @param path [String] another file, from the working directory
+    # @param path [String] another file, relative to the working directory
     def load(path) = @__loads__ << path
 
-    # As in Puma, the command line has the last word. `environment ENV["RACK_ENV"]` may be nil.
+    # As in Puma, the command line outranks the word. `environment ENV["RACK_ENV"]` may be nil.
     def environment(name = nil)
       return super() if name.to_s.empty?
 
@@ -104,7 +104,7 @@ module Fastrack
       end
     end
 
-    # Of Solid Queue's plugin.
+    # A word of Solid Queue's plugin.
     def solid_queue_mode(mode = :fork)
       @__puma__.options[:solid_queue_mode] = mode.to_sym
     end
@@ -173,13 +173,13 @@ module Fastrack
       __say__("activate_control_app has no effect: #{e.message}")
     end
 
-    # Whether Puma would have a master of its own.
+    # Whether Puma would run as a cluster.
     def __clustered__?
       workers = @__puma__.options.fetch(:workers) { @__environment__["WEB_CONCURRENCY"] }
       !["", "0"].include?(workers.to_s)
     end
 
-    # The server writes lines about requests itself, unless they are for a logger, or with another address than the peer's.
+    # Turns log_requests into the server's access log. Not used with a logger, or with another client address than the peer's.
     def log_to_stdout
       @__puma__.middleware.delete(:log)
       __option__(:AccessLog, "-", :log_requests) unless @__words__.key?(:access_log)

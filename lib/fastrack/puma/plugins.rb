@@ -2,13 +2,13 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "../master/time_limit"
+require_relative "../master/hooks"
 
 module Fastrack
-  # Plugins of Puma's, such as Solid Queue's, which run in the master. They get what they need of Puma: events, a log,
-  # options and background threads. Puma itself need not be there.
+  # Runs Puma's plugins, such as Solid Queue's, in the master. A plugin gets events, a log, options and background threads. Puma itself need
+  # not be installed.
   class PumaPlugins
-    # Where `require "puma/plugin"` finds ours if there is no Puma.
+    # Folder in which `require "puma/plugin"` finds Fastrack's file if Puma is not installed.
     PATH = File.join(__dir__, "require")
 
     # Names of events, old and new.
@@ -22,41 +22,20 @@ module Fastrack
       def constants
         $LOAD_PATH.push(PATH) unless $LOAD_PATH.include?(PATH)
         require "puma/plugin"
-        # The real one's, if it is there.
+        # Puma's own constants, if Puma is installed.
         require "puma/const" unless defined?(::Puma::Const)
         ::Puma
       end
 
       # @return [Object] the plugin
-      # @raise [ConfigurationError] when there is none
+      # @raise [ConfigurationError] when the plugin cannot be loaded
       def find(name)
         constants::Plugins.find(name.to_s).new.tap { |plugin| plugin.extend(Background) }
       rescue StandardError, ScriptError => e
         raise ConfigurationError, "plugin #{name.inspect} cannot be loaded: #{Error.reason(e)}; is its gem in the Gemfile?"
       end
 
-      # Has plugins end the server by an INT to its own process. It is not that of a user who cannot wait, whatever has come before.
-      #
-      # @param launcher [Launcher]
-      def take_interrupts(launcher)
-        @master = Process.pid
-        @launcher = launcher
-        Process.singleton_class.prepend(Interrupt) unless Process.singleton_class < Interrupt
-      end
-
-      # @return [Boolean] whether that is what Process.kill is called for
-      def interrupt?(signal, pids)
-        pids == [@master] && @master == Process.pid && ["INT", "SIGINT", Signal.list["INT"].to_s].include?(signal.to_s) &&
-          !@launcher.configuration.development?
-      end
-
-      # @return [Integer] as Process.kill
-      def interrupt
-        @launcher.stop
-        1
-      end
-
-      # `exit` in a thread would end the server, as would an exception with `Thread.abort_on_exception`.
+      # Starts a plugin's thread. The rescue keeps `exit`, and exceptions with `Thread.abort_on_exception`, from ending the server.
       def thread
         Thread.new do
           yield
@@ -66,12 +45,7 @@ module Fastrack
       end
     end
 
-    # Process.kill
-    module Interrupt
-      def kill(signal, *pids) = PumaPlugins.interrupt?(signal, pids) ? PumaPlugins.interrupt : super
-    end
-
-    # Threads that a plugin wants to have while the server runs. It may ask for them at its start or later, as in an event.
+    # Background threads of a plugin. A plugin may ask for threads at its start or later, as in an event.
     module Background
       def in_background(&block)
         @fastrack_started ? PumaPlugins.thread(&block) : (@fastrack_background ||= []) << block
@@ -84,7 +58,7 @@ module Fastrack
     end
 
     # @param launcher [Launcher]
-    # @param settings [PumaSettings]
+    # @param settings [PumaExtras]
     def initialize(launcher, settings)
       @launcher = launcher
       @plugins = settings.plugins
@@ -92,11 +66,10 @@ module Fastrack
       @hooks = Hash.new { |hooks, event| hooks[event] = [] }
     end
 
-    # In the master, before there are workers. One that is not done when the server is told to end is left out.
+    # Starts the plugins in the master, before the first worker. A plugin that is not done when the server is told to end is left out.
     #
-    # @raise [ConfigurationError] when a plugin asks for what is not there
+    # @raise [ConfigurationError] when a plugin uses a part of Puma that Fastrack does not have
     def start
-      PumaPlugins.take_interrupts(@launcher) if @plugins.any?
       @plugins.each do |name, plugin|
         @launcher.hooks.bounded { plugin.start(self) } if plugin.respond_to?(:start)
         plugin.fastrack_start_background
@@ -107,7 +80,7 @@ module Fastrack
       end
     end
 
-    # Calls hooks of the puma.rb, which for a restart are those before USR2, and of the plugins.
+    # Calls an event's hooks, of the puma.rb and of the plugins. The puma.rb's hooks for a restart run as `before_exec`.
     #
     # @param event [Symbol]
     def fire(event)
@@ -115,7 +88,7 @@ module Fastrack
       @hooks[event].each { |hook| @launcher.hooks.call("a plugin's #{event}", &hook) }
     end
 
-    # What plugins ask of Puma's launcher, and of what that gives them.
+    # The methods of Puma's launcher, events, log writer and configuration that plugins call.
     attr_reader :options
 
     def events = self

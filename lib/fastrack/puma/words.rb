@@ -3,17 +3,17 @@
 require_relative "../configuration/options"
 
 module Fastrack
-  # The words of Puma's dsl.rb, from Puma 5 to 8. Each does what it does there or the nearest that there is; where nothing is
-  # near, one line says so, or the file is refused. The table in docs/migrate.md lists all of them.
+  # The words of Puma's dsl.rb, from Puma 5 to 8. A word has Puma's effect, or the nearest effect. A word without one gets a warning, or the
+  # file is refused. The table in docs/migrate.md lists all of them.
   module PumaWords
-    # Those that set an option and nothing else.
+    # Words that only set an option.
     OPTIONS = {
       pidfile: :Pid, directory: :WorkingDirectory, first_data_timeout: :HeaderTimeout, worker_timeout: :WorkerTimeout,
       worker_boot_timeout: :WorkerBootTimeout, http_content_length_limit: :MaxBodySize, enable_keep_alives: :KeepAlive,
       early_hints: :EarlyHints, preload_app!: :PreloadApp
     }.freeze
 
-    # Hooks, by each of their names.
+    # Hooks by name. Some have several names.
     HOOKS = {
       before_fork: :before_fork, before_worker_fork: :before_worker_fork, on_worker_fork: :before_worker_fork,
       after_worker_fork: :after_worker_fork, after_worker_boot: :after_worker_fork,
@@ -26,7 +26,7 @@ module Fastrack
       before_refork: :before_refork, on_refork: :before_refork
     }.freeze
 
-    # Words without effect: the values that describe what happens anyway, and what to say of others; nil: nothing.
+    # Words without effect: the values that describe what Fastrack does, and the warning for other values (nil: none).
     WITHOUT_EFFECT = {
       silence_single_worker_warning: [[], nil], silence_fork_callback_warning: [[], nil], nakayoshi_fork: [[], nil],
       after_refork: [[], "the worker that others are forked from serves no more; after_fork hooks run in them"],
@@ -50,7 +50,7 @@ module Fastrack
       daemonize: [[false], "start the server with `fastrack -d`"]
     }.freeze
 
-    # Words that cannot be left out without harm.
+    # Words that are refused, because ignoring them would do harm.
     REFUSED = {
       app: "put the app into config.ru: run ->(env) { ... }",
       ssl_bind: "TLS is for a proxy in front (nginx, Caddy, Thruster); bind to tcp:// or unix:// and have it set X-Forwarded-Proto",
@@ -88,7 +88,7 @@ module Fastrack
 
     def port(port, host = nil) = bind("tcp://#{Listener.authority(host || default_host)}:#{port}")
 
-    # After how many requests is not for the file to say.
+    # The number of requests is ignored.
     def fork_worker(_requests = nil)
       __option__(:Refork, true, :fork_worker)
     end
@@ -103,7 +103,7 @@ module Fastrack
       @default_host = host
     end
 
-    # Puma also rounds down: `Concurrent.available_processor_count` is 1.5 where a cgroup gives that much.
+    # Rounds down, as Puma does: `Concurrent.available_processor_count` is 1.5 where a cgroup gives that much.
     def workers(count)
       count = count.to_i if count.is_a?(Float)
       given = count.nil? || count.to_s == "0" ? 1 : count
@@ -133,7 +133,7 @@ module Fastrack
       __option__(:KeepAliveRequests, requests == Float::INFINITY ? 0 : requests, :max_keep_alive)
     end
 
-    # For `fastrack status` and Prometheus: pumactl's own requests are not answered.
+    # Sets the monitor's socket or port, for `fastrack status` and Prometheus. The monitor does not answer pumactl.
     def activate_control_app(place = "auto", settings = {})
       case place.to_s
       when %r{\Aunix://(.+)} then __option__(:ControlPath, Regexp.last_match(1), :activate_control_app)
@@ -142,7 +142,7 @@ module Fastrack
       end
     end
 
-    # Two limits for the same: the lower one counts.
+    # The lower of this limit and `force_shutdown_after` counts.
     def worker_shutdown_timeout(seconds)
       @__shutdown__[:worker_shutdown_timeout] = Option::BY_NAME[:GracefulTimeout].coerce(seconds, "worker_shutdown_timeout")
     end

@@ -5,9 +5,8 @@ require "tempfile"
 require_relative "temporary_folder"
 
 module Fastrack
-  # rack.input of all requests without a body. They share one object, so nothing that an app does may change it: it stays
-  # open, empty, binary and at its start. (The Rack SPEC wants `gets`, `each`, `read` and `rewind`; apps call all methods of
-  # StringIO.)
+  # rack.input of all requests without a body. Requests share one object, so an app must not be able to change it: the object stays open,
+  # empty, binary and at its start. (The Rack SPEC wants `gets`, `each`, `read` and `rewind`; apps call all methods of StringIO.)
   class NullInput < StringIO
     def initialize
       # A frozen string makes it read-only.
@@ -15,19 +14,19 @@ module Fastrack
       StringIO.instance_method(:set_encoding).bind_call(self, Encoding::BINARY)
     end
 
-    # These would change the object.
+    # Methods of StringIO that would change the object return self.
     %i[binmode freeze reopen set_encoding].each do |name|
       define_method(name) { |*, **| self }
     end
 
-    # These too; they return nil.
+    # Other methods that would change the object return nil.
     %i[close close_read close_write set_encoding_by_bom ungetbyte ungetc].each do |name|
       define_method(name) { |*| nil }
     end
 
     def seek(*) = 0
 
-    # Setters.
+    # Setters change nothing.
     %i[pos= lineno= string=].each do |name|
       define_method(name) { |value| value }
     end
@@ -41,21 +40,21 @@ module Fastrack
     private_class_method :new
   end
 
-  # rack.input for a large request body, which the engine has written to a temporary file.
+  # rack.input for a large request body in a temporary file of the engine.
   #
   # @api private
   module SpooledBody
     # @param descriptor [Integer] an open file without a name, at its start; this method closes it
-    # @return [Tempfile] the same file; binary, and already unlinked, so that a crash leaves nothing behind
+    # @return [Tempfile] the same file; binary and already unlinked, so that a crash leaves no file
     def self.call(descriptor)
       file = File.for_fd(descriptor, "r+b")
       whole = wrap(file)
     ensure
-      # Another thread of the app's may have raised in this one.
+      # A thread of the app may have raised an exception in this thread.
       file&.close unless whole
     end
 
-    # Tempfile.new would make another file, for which there may be no folder any more. This is what Tempfile#unlink leaves.
+    # Makes a Tempfile in the state after Tempfile#unlink. Tempfile.new would make another file, and its folder may be missing.
     def self.wrap(file)
       Tempfile.allocate.tap do |tempfile|
         tempfile.__setobj__(file)
@@ -65,22 +64,23 @@ module Fastrack
     end
     private_class_method :wrap
 
-    # In newer Rubies copies of a Tempfile share one, which removes the file when the last of them is gone. This file has no name.
+    # In newer Rubies copies of a Tempfile share a FinalizerManager, which removes the file after the last copy. This file has no name to
+    # remove.
     def self.finalizer = (Tempfile::FinalizerManager.new(nil).tap { |manager| manager.unlinked = true } if defined?(Tempfile::FinalizerManager))
     private_class_method :finalizer
   end
 
-  # rack.input when the app is called before the whole body has arrived (StreamBody=true). It reads from the client; other
-  # Ruby threads run while it waits.
+  # rack.input when the app is called before the whole body has arrived (StreamBody=true). It reads from the client. Other Ruby threads run
+  # meanwhile.
   #
-  # All methods raise EOFError when the client leaves before the end of the body. They raise IOError when the body is
-  # malformed or pauses longer than BodyTimeout; after #close; after the response; and on any other thread than that of the
-  # request. They work like IO's, in binary.
+  # All methods raise EOFError when the client leaves before the end of the body. They raise IOError when the body is malformed or pauses
+  # longer than BodyTimeout; after #close; after the response; and on any other thread than the request's. The methods work like IO's, in
+  # binary.
   class StreamedBody
     # Bytes to ask for when the app does not say how many.
     PIECE = 65_536
 
-    # @param source [BodySource] its read(most) returns what has arrived, or nil at the end
+    # @param source [BodySource] its read(most) returns bytes that have arrived, or nil at the end
     # @param rack3 [Boolean] Rack 2 wants a rewindable input
     def self.call(source, rack3) = rack3 ? new(source) : RewindableStreamedBody.new(source)
 
@@ -140,7 +140,7 @@ module Fastrack
       self
     end
 
-    # The server discards the rest.
+    # Closes the input. The server discards the rest of the body.
     def close
       @closed = true
       @line.clear
@@ -149,7 +149,7 @@ module Fastrack
 
     def closed? = @closed
 
-    # It always is.
+    # The input is always binary.
     def binmode = self
 
     private
@@ -163,13 +163,13 @@ module Fastrack
       ended ? nil : data
     end
 
-    # The next bytes, of which #gets may have read some already.
+    # The next bytes, first those that #gets has read too far.
     def take(most) = @line.empty? ? more(most) : @line.slice!(0, most)
 
     def more(most) = @source.read(most)
   end
 
-  # With a copy in a temporary file, to be read again.
+  # A StreamedBody with a copy in a temporary file, so that the app can read it again.
   class RewindableStreamedBody < StreamedBody
     def initialize(source)
       super

@@ -4,13 +4,14 @@ require "active_support"
 require "active_support/notifications"
 
 module Fastrack
-  # A middleware, the outermost one, that tells ActiveSupport's subscribers of each request ("request.fastrack") when its response has
-  # left: docs/logs-and-stats.md. The server loads it when an app names it.
+  # A middleware, to be used as the outermost one, that instruments each request for ActiveSupport ("request.fastrack") once the response
+  # has left: docs/logs-and-stats.md. The class is loaded when an app names it.
   class Notifications
     EVENT = "request.fastrack"
 
     class << self
-      # Looked up once in each process, by one assignment: several threads ask. And not in an object, which `freeze_app` freezes.
+      # The number is looked up once in each process. The class keeps it, because Roda's `freeze_app` freezes the middleware. A single
+      # assignment is safe with several threads.
       #
       # @return [Integer, nil] the worker's number; nil without a master
       def worker
@@ -32,7 +33,8 @@ module Fastrack
       callbacks = env["rack.after_reply"]
       return @app.call(env) unless callbacks && ActiveSupport::Notifications.notifier.listening?(EVENT)
 
-      # Where the app raises, 500 is what the client gets. The rest is noted first: Rails leaves in env what a mounted engine saw.
+      # If the app raises the client gets 500. The other values are read before the app runs, because Rails leaves a mounted engine's values
+      # in env.
       payload = {
         method: env["REQUEST_METHOD"], path: env["PATH_INFO"], status: 500, duration: nil, queue_time: env["fastrack.queue_time"],
         worker: nil, request_id: env["HTTP_X_REQUEST_ID"]
@@ -52,7 +54,7 @@ module Fastrack
       send_out(EVENT, finished - duration, finished, ActiveSupport::Notifications.instrumenter.id, payload)
     end
 
-    # Before 7.1 there is no way to tell those who want an event as one object of what is over.
+    # Before ActiveSupport 7.1 a finished event cannot be published to subscribers that take an Event.
     def send_out(*event)
       notifications = ActiveSupport::Notifications
       return notifications.publish(*event) unless notifications.respond_to?(:publish_event)

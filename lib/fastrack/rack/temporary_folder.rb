@@ -3,22 +3,22 @@
 require_relative "../text"
 
 module Fastrack
-  # Where files without a name go: long bodies of requests, and what slow clients have not taken of responses.
+  # The folder for unnamed files: long request bodies, and parts of responses that slow clients have not read.
   #
-  # Unlike Dir.tmpdir, this takes a folder that everybody may write to and that has no sticky bit, as an emptyDir of Kubernetes. That bit keeps
-  # others from replacing files by their names.
+  # Unlike Dir.tmpdir, this accepts a world-writable folder without the sticky bit, such as an emptyDir of Kubernetes. The sticky bit
+  # protects named files, and these have no names.
   module TemporaryFolder
     VARIABLES = %w[TMPDIR TMP TEMP].freeze
-    # As the engine has them, for when its folder is of no use any more.
+    # Equal to the engine's list of folders for the time when its own folder fails.
     COMMON = %w[/tmp /var/tmp].freeze
 
     class << self
-      # Makes the folder that a variable names, if it is missing.
+      # The first usable folder. Makes the folder of a variable if it is missing.
       #
-      # @return [String] the first choice where none can be written to
+      # @return [String] the first choice if none is writable
       def path = named.find { |folder| usable?(folder) || made?(folder) } || COMMON.find { |folder| usable?(folder) } || choices.first
 
-      # @return [String, nil] what is wrong, for `fastrack check`
+      # @return [String, nil] a warning for `fastrack check`
       def shortage
         return if choices.any? { |folder| usable?(folder) || (!File.exist?(folder) && usable?(File.dirname(folder))) }
 

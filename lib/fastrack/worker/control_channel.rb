@@ -6,62 +6,74 @@ require_relative "../log"
 require_relative "../process/guards"
 
 module Fastrack
-  # Messages between the master and a worker, or between the old and the new master: one byte each, over a socket pair.
+  # Messages between the master and a worker or the mold, or between the old and the new master, over a socket pair. A message is a line:
+  # its kind, and numbers that belong to it. A stream keeps lines whole on all systems: the kernel accepts a short line entirely or not at all.
   class ControlChannel
-    # Master: it knows the process that it has forked, which may begin.
-    KNOWN = "k"
-    # Worker: hooks have run and signal handlers are set; it serves now. New master: all of its workers serve.
-    READY = "r"
-    # Worker: it has reached its request limit, and asks whether it may exit. It waits for the answer.
-    LIMIT_REACHED = "l"
-    # Worker: it has served, and only its hooks are left. A replacement need not wait for those.
-    ENDING = "e"
-    # Worker: it takes more memory than MaxMemoryPerChild, and serves on until it is told to stop.
-    OUTGROWN = "m"
-    # Worker: it does so since its first request, and will not say so again.
-    TOO_LARGE = "f"
-    # Worker: the app forbids to fork from workers.
-    FORBID = "n"
+    # Master: the handle of the forked process exists, so the process may begin.
+    KNOWN = "known"
+    # Worker: hooks have run, signal handlers are set, and the worker serves. New master: all of its workers serve.
+    READY = "ready"
+    # Worker: the request limit is reached; may the worker exit? The worker waits for the answer.
+    LIMIT_REACHED = "limit reached"
+    # Worker: all requests are served, and only hooks are left. A replacement need not wait for hooks.
+    ENDING = "ending"
+    # Worker: it takes more memory than MaxMemoryPerChild, and serves until it is told to stop.
+    OUTGROWN = "outgrown"
+    # Worker: it takes more memory than MaxMemoryPerChild since its first request. The message comes once.
+    TOO_LARGE = "too large"
+    # Worker or mold: the app forbids reforks.
+    FORBID = "forbid reforks"
     # Worker: whether something in the app, such as a debugger, handles INT.
-    INTERRUPT_TAKEN = "t"
-    INTERRUPT_LEFT = "i"
-    # The answers to LIMIT_REACHED: exit, a replacement takes over; or keep serving until a signal comes.
-    GO = "g"
-    STAY = "s"
-    # New master: READY, and the old master is to quit.
-    READY_AND_QUIT = "q"
-    # Master: after its last request the worker does not exit, but becomes the mold.
-    PROMOTE = "p"
-    # Worker: it is the mold, and waits for orders.
-    MOLD = "o"
+    INTERRUPT_TAKEN = "interrupt taken"
+    INTERRUPT_LEFT = "interrupt left"
+    # Answers to LIMIT_REACHED: exit, because a replacement takes over; or serve until a signal comes. A promoted worker gets neither.
+    GO = "go"
+    STAY = "stay"
+    # New master: all of its workers serve, and the old master is to quit.
+    READY_AND_QUIT = "ready and quit"
+    # Master: after its last request the worker is to become the mold instead of exiting.
+    PROMOTE = "promote"
+    # Worker: it is the mold now, and waits for orders.
+    MOLD = "mold"
     # Old master: the new master took too long to boot.
-    TIMED_OUT = "u"
+    TIMED_OUT = "timed out"
 
-    # Seconds until the next try where the system lacks memory.
-    PAUSE = 0.02
+    # Master to mold: fork a worker. Its number and its place in the scoreboard, after the order's own number.
+    FORK = "fork"
+    # Mold: the order's number, and the pid of its worker; 0: there is none.
+    FORKED = "forked"
+
+    # An order to fork a worker. `slot` is nil where the scoreboard is full.
+    Order = Struct.new(:number, :nr, :slot, :descriptors)
+
+    # Bytes of the longest message.
+    LONGEST = 64
+
+    # Seconds until the next try if the system lacks memory.
+    MEMORY_PAUSE = 0.02
 
     # @param seconds [Float, nil] nil: no limit
-    # @return [Array<IO, ControlChannel>] what is readable; nothing where the system lacks memory to tell
+    # @return [Array<IO, ControlChannel>] the readable ones; empty if the system lacks memory to tell
     def self.select(readers, seconds)
       IO.select(readers, nil, nil, seconds)&.first || []
     rescue Errno::ENOMEM
-      sleep PAUSE
+      sleep MEMORY_PAUSE
       []
     end
 
     # @return [Array(ControlChannel, ControlChannel)]
     def self.pair = UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
 
-    # Forks a child that has the second channel of a pair; this process keeps the first. The child begins when KNOWN comes there, and
-    # ends when that channel ends before: it is never on its own.
+    # Forks a child, which gets the second channel of a pair; this process keeps the first. The child begins when KNOWN arrives, and exits
+    # if the channel ends before. So no child runs without a master.
     #
     # @param pair [Array(ControlChannel, ControlChannel)]
-    # @param keep [Array<#close>] what else of the server's descriptors the child keeps
-    # @param limit [#call] calls its block, which forks, and limits how long that takes
-    # @yieldparam theirs [ControlChannel] in the child
+    # @param keep [Array<#close>] other descriptors of the server that the child keeps
+    # @param limit [#call] calls its block, which forks, and limits the time
+    # @yieldparam theirs [ControlChannel] the child's channel, in the child
     # @yieldreturn [Integer] the child's exit status, see ChildProcess.run
-    # @return [Array(Integer, ControlChannel)] its pid, and this end
-    # @raise [Exception] when there is no child, as where the process cannot fork; then both ends are closed
+    # @return [Array(Integer, ControlChannel)] the child's pid, and this process's channel
+    # @raise [Exception] when no child was forked; then both channels are closed
     def self.fork(pair, keep, limit = ->(&fork) { fork.call })
       ours, theirs = pair
       pid = fork_child(limit) do
@@ -78,14 +90,14 @@ module Fastrack
       theirs.close
     end
 
-    # Forks this process, and nothing of the app's raises in between.
+    # Forks this process. An exception of a library's wrapper of Process._fork neither loses the child nor lets it go on as its parent.
     #
     # @yield in the child
-    # @yieldreturn [Integer] its exit status
-    # @return [Integer] its pid
+    # @yieldreturn [Integer] the child's exit status
+    # @return [Integer] the child's pid
     def self.fork_child(limit = ->(&fork) { fork.call }, &work)
       parent = Process.pid
-      # Or the child would write buffered output again.
+      # Without a flush the child would write buffered output again.
       Log.flush
       Log.while_flushable do |restore|
         limit.call { Process.fork { ChildProcess.run { restore.call.then(&work) } } }
@@ -95,81 +107,111 @@ module Fastrack
         Log.exception("a child process cannot start", e)
         Process.exit!(1)
       end
-      # A wrapper of Process._fork may have raised when there was a child.
+      # A wrapper of Process._fork may have raised after the fork.
       raise unless (pid = ForkGuard.forked)
 
-      Log.exception("process #{pid} was forked all the same", e)
+      Log.exception("process #{pid} was forked nevertheless", e)
       pid
     end
 
     def initialize(socket)
       @socket = socket
+      @orders = 0
     end
 
     # @return [IO] for IO.select
     def to_io = @socket
 
-    # Errors are ignored: if the other side is gone, its death is noticed in other ways.
+    # Ignores errors, because the end of the other process is noticed in other ways.
+    #
+    # @param message [String] its kind, and numbers
     def write(message)
-      @socket.write_nonblock(message)
+      @socket.write_nonblock("#{message}\n")
     rescue IO::WaitWritable, SystemCallError, IOError
       nil
     end
 
-    # In a child. Signals are only queued so far.
+    # Waits in a child for KNOWN. Signals are only queued so far.
     def await_known
-      # Not by a method that reads ahead.
-      @socket.sysread(KNOWN.bytesize)
+      # By a method that does not read ahead.
+      @socket.sysread(KNOWN.bytesize + 1)
     rescue SystemCallError, IOError
       Process.exit!(1)
     end
 
-    # @return [Array<String>, nil] the messages that have arrived; nil when the other side has closed
+    # @return [Array<String>, nil] messages that have arrived; nil when the other process has closed its channel
     def read
-      @socket.read_nonblock(256).chars
+      text = +""
+      loop { text << @socket.read_nonblock(1024) }
     rescue IO::WaitReadable
-      []
+      text.split("\n")
     rescue Errno::ENOMEM, Errno::ENOBUFS
-      # The other side is there all the same, and IO.select would report the channel again at once.
-      sleep PAUSE
-      []
+      # The other process still runs. The pause keeps IO.select from reporting the channel again at once.
+      sleep MEMORY_PAUSE
+      text.split("\n")
     rescue EOFError, SystemCallError
-      nil
+      # The end is read again after the last messages.
+      text.empty? ? nil : text.split("\n")
     end
 
-    # Tells the mold to fork a worker.
+    # Has the mold fork a worker, and waits for its answer.
     #
-    # @param text [String] short
-    # @param descriptors [Array<IO>] copies of which it gets (SCM_RIGHTS, unix(7))
-    # @raise [SystemCallError, IOError]
-    def order(text, descriptors)
-      @socket.sendmsg(text, 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
+    # @param nr [Integer] the worker's number
+    # @param slot [Integer, nil] its place in the scoreboard
+    # @param descriptors [Array<IO>] copies of which the mold gets (SCM_RIGHTS, unix(7))
+    # @param seconds [Numeric] for the answer
+    # @yieldparam message [String] each other one that comes before it
+    # @return [Integer] the worker's pid; 0: the mold could not fork
+    # @raise [IOError, SystemCallError, Error] when there is no answer
+    def order(nr, slot, descriptors, seconds, &other)
+      number = @orders += 1
+      @socket.sendmsg("#{[FORK, number, nr, slot].compact.join(" ")}\n", 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
+      ends = now + seconds
+      loop do
+        raise Error, "it has not answered within #{seconds} s" unless @socket.wait_readable([ends - now, 0].max)
+
+        pid = answer(number, &other)
+        return pid if pid
+      end
     end
 
-    # In the mold. There is one order at a time.
+    # In the mold: the next order. Other messages are none for a mold: they were for the worker that it was.
     #
-    # @return [Array(String, Array<IO>), nil] nil when the master is gone, or lets go of the mold
+    # @return [Order, nil] nil when the master is gone, or lets go of the mold
     def take_order
-      text, _, _, *control = @socket.recvmsg(64, scm_rights: true)
-      [text, control.flat_map { |one| one.unix_rights || [] }] unless text.to_s.empty?
+      loop do
+        text, _, _, *control = @socket.recvmsg(LONGEST, scm_rights: true)
+        return if text.to_s.empty?
+
+        descriptors = control.flat_map { |one| one.unix_rights || [] }
+        # The kernel does not join an order's text with what comes after it, but may join it with what comes before.
+        kind, *numbers = text.lines.last.split
+        return Order.new(*numbers.map(&:to_i).values_at(0..2), descriptors) if kind == FORK && descriptors.any?
+      end
     rescue SystemCallError, IOError
       nil
     end
 
+    # In the mold.
+    #
+    # @param order [Order]
     # @param pid [Integer] 0: there is none
-    def answer(pid) = write("#{pid}\n")
-
-    # @param seconds [Numeric]
-    # @return [Integer] see #answer
-    # @raise [IOError, SystemCallError, Error] when there is none
-    def await_answer(seconds)
-      raise Error, "it has not answered within #{seconds} s" unless @socket.wait_readable(seconds)
-
-      @socket.readpartial(64).to_i
-    end
+    def forked(order, pid) = write("#{FORKED} #{order.number} #{pid}")
 
     def closed? = @socket.closed?
 
     def close = @socket.close
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # @return [Integer, nil] the pid, if the answer to this order is among the messages
+    def answer(number)
+      messages = read or raise EOFError, "it has ended"
+      answers, others = messages.partition { |message| message.start_with?("#{FORKED} ") }
+      others.each { |message| yield message }
+      answers.map { |message| message.split.drop(1).map(&:to_i) }.to_h[number]
+    end
   end
 end

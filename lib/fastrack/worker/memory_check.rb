@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "../memory/limit"
+require_relative "../process/memory"
 require_relative "control_channel"
 
 module Fastrack
-  # Tells the master what this worker takes, where the master may not look itself: see ProcessMemory.hidden_from?.
+  # Writes this worker's memory into the scoreboard, where the master may not read it from /proc: see ProcessMemory.hidden_from?.
   class MemoryNote
-    # @param entry [Array(Scoreboard, Integer), nil] the worker's
-    # @return [MemoryNote, nil] nil where the master may look
+    # @param entry [Array(Scoreboard, Integer), nil] scoreboard entry of the worker
+    # @return [MemoryNote, nil] nil where the master can read this worker's memory
     def self.for(entry)
       new(*entry) if entry && ProcessMemory.hidden_from?(Fastrack.scoreboard.last)
     end
@@ -18,7 +18,8 @@ module Fastrack
       @due_at = @responses = @next = 0
     end
 
-    # After a response, at most once a second, but when there were twice as many as the last time: a burst may end within that.
+    # Called after each response. Writes once a second at most, and also when the number of responses has doubled: a burst may end within
+    # the second.
     def call
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @responses += 1
@@ -33,12 +34,12 @@ module Fastrack
     end
   end
 
-  # MaxMemoryPerChild: looks at this worker's memory after responses, and has the master replace it when it takes too much.
+  # MaxMemoryPerChild: checks this worker's memory after responses, and tells the master when the worker takes too much.
   class MemoryCheck
-    # Looking is dear, the more, the larger the process is: a hundredth of the time may be for it.
+    # A check costs more in a larger process. Checks may take a hundredth of the time.
     #
-    # @yield looks
-    # @return [Numeric] seconds until the next look
+    # @yield to the check
+    # @return [Numeric] seconds until the next check
     def self.pause
       before = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
       yield
@@ -56,15 +57,15 @@ module Fastrack
       @first = true
     end
 
-    # After a response, at most once a second.
+    # Called after each response. Checks once a second at most.
     def call
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      # Another thread may find the worker too large meanwhile.
+      # Another thread may set `@due_at` to nil meanwhile.
       due_at = @due_at
       return if due_at.nil? || now < due_at
 
       @due_at = now + 1
-      # PSS is what is resident at most.
+      # PSS is never more than the resident memory, which is cheaper to read.
       look(now) if ProcessMemory.resident("self").first > @limit
       @first = false
     end
@@ -77,7 +78,7 @@ module Fastrack
       report if pss > @limit
     end
 
-    # Whoever is over the limit when it has just begun would be so again and again.
+    # A worker that is over the limit at its first check would be again and again after each replacement.
     def report
       @due_at = nil
       @note&.write

@@ -2,30 +2,31 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "../master/signal_queue"
 require_relative "../process/guards"
 require_relative "../process/last_words"
+require_relative "../process/orphans"
+require_relative "../process/signal_queue"
 require_relative "../text"
 require_relative "control_channel"
 
 module Fastrack
-  # What a worker is that was promoted (`fastrack refork`), after its last request: the process that workers are forked from instead
-  # of the master, and that serves nobody. They share with it what it has loaded and cached while it served.
+  # A promoted worker after its last request (`fastrack refork`). The mold forks workers in place of the master, and serves nobody. Workers
+  # share all that the mold has loaded and cached while it served.
   #
-  # It ends with its channel to the master.
+  # The mold ends with its channel to the master.
   class Mold
-    # Seconds that native threads have to end. Ruby keeps those of its threads for three, to use them again.
+    # Seconds that native threads have to end. Ruby keeps the native thread of an ended Ruby thread for three seconds, to use it again.
     TIME_TO_END = 5
 
-    # Collections that make an object old, which later ones of the children then skip.
+    # Collections after which an object is old. Minor collections of the children skip old objects.
     SURVIVALS = 4
 
-    # Since Ruby 3.4 a full mark forgets all methods that code has looked up (cc_is_active in iseq.c is never true): running that code again
-    # writes to it. bench/marks measures it.
+    # Since Ruby 3.4 a full mark drops all method caches of code (cc_is_active in iseq.c is never true), so that running the code writes to
+    # its pages. bench/marks measures this.
     FORGETFUL = RUBY_VERSION >= "3.4"
 
     # @param launcher [Launcher]
-    # @param app [#call] as the master has it
+    # @param app [#call] the app without middleware of a puma.rb
     # @param channel [ControlChannel] to the master
     # @param death_pipe [IO] at end of file when the master is dead
     def initialize(launcher, app, channel, death_pipe)
@@ -36,22 +37,26 @@ module Fastrack
       @scoreboard, @master = Fastrack.scoreboard
     end
 
-    # Returns when the mold is to end. Nothing of the server's runs beside it any more: no engine, no threads.
+    # Returns when the mold is to end. The engine and the server's threads have ended before.
     #
-    # @param worker [Worker] what this process was
-    # @param marked [Boolean] whether it has had a full mark since its fork
-    # @yield when it is about to wait for orders
-    def run(worker, marked:)
+    # @param worker [Worker] the worker that this process was
+    # @param marked [Boolean] whether the worker has had a full mark since its fork
+    # @param hijacked [Boolean] whether the app may hold sockets of clients
+    # @yield before the mold waits for orders
+    def run(worker, marked:, hijacked:)
       @launcher.configuration.call_hook(:before_refork, @launcher, worker)
-      threads = foreign_threads
-      return refuse(worker, threads) if threads.any?
+      return refuse(worker, "has hijacked connections, which a fork would have, too") if hijacked
 
-      # The children of this process are to be workers: all that is theirs to handle is queued until they do.
+      threads = foreign_threads
+      return refuse(worker, "has native threads that a fork would lose (#{counted(threads)})") if threads.any?
+
+      # Children of this process become workers. Signals for them are queued until they handle their own.
       @signals = SignalQueue.new([*Worker::STOP_SIGNALS, *Worker::MASTER_SIGNALS, *OWN_SIGNALS])
       @signals.install
       ForkGuard.install { [@signals, @death_pipe, @channel] }
       Process.setproctitle(@launcher.title("mold"))
       note_threads
+      end_threads
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
       shrink(marked)
       yield
@@ -64,16 +69,16 @@ module Fastrack
     OWN_SIGNALS = %w[USR1 USR2 URG PWR].freeze
     private_constant :OWN_SIGNALS
 
-    # Threads of native code: a fork would leave them out, with what they hold.
+    # Native threads of libraries. A fork would lose them, and keep their locks locked.
     #
-    # @return [Array<String>] their names
+    # @return [Array<String>] names of the threads
     def foreign_threads
       ends = now + TIME_TO_END
       loop do
-        # Ruby 3.1 has the main thread's number from before the fork.
+        # On Ruby 3.1 the main thread has its id from before the fork.
         own = [Process.pid, *Thread.list.map(&:native_thread_id)]
         others = Dir.children("/proc/self/task").map(&:to_i) - own
-        # Since Ruby 3.3 there is always one of its own.
+        # Since Ruby 3.3 the process has one more native thread of Ruby's.
         return [] if others.size <= (RUBY_VERSION >= "3.3" ? 1 : 0)
         return others.map { |id| File.read("/proc/self/task/#{id}/comm").chomp } if now > ends
 
@@ -81,14 +86,16 @@ module Fastrack
       end
     end
 
-    def refuse(worker, threads)
-      text = "worker #{worker.nr} (pid #{Process.pid}) has native threads that a fork would leave out " \
-             "(#{threads.tally.map { |name, count| "#{count} #{name}" }.join(", ")})"
+    def counted(names) = names.tally.map { |name, count| "#{count} #{name}" }.join(", ")
+
+    def refuse(worker, reason)
+      text = "worker #{worker.nr} (pid #{Process.pid}) #{reason}"
       Log.line("refork: nothing happens: #{text}")
       LastWords.say(text)
     end
 
-    # Ruby's own and Active Record's begin anew in a forked process, and so do those that say so, as for Puma. Others the app has to begin.
+    # Logs threads that workers will not have. Ruby's own threads, Active Record's, and threads marked `fork_safe` as for Puma start again
+    # in a forked process. The app has to start others.
     def note_threads
       lost = Thread.list.reject do |thread|
         thread == Thread.current || thread.thread_variable_get(:fork_safe) || thread.thread_variable_get(:"\0__detached_thread__")
@@ -96,16 +103,27 @@ module Fastrack
       return if lost.empty?
 
       names = lost.map { |thread| Text.utf8(thread.name || thread.inspect.b[/\S+:\d+(?= )/].to_s) }
-      Log.line("refork: workers will be without #{Log.count(lost.size, "thread")} of the app's, unless after_fork begins them: #{names.join(", ")}")
+      Log.line("refork: workers will not have #{Log.count(lost.size, "thread")} of the app, unless after_fork starts them: #{names.join(", ")}")
+    end
+
+    # Ends the app's threads. Beside those of the workers, a reporter would report twice, and a scheduler would run each job twice.
+    def end_threads
+      others = Thread.list - [Thread.current]
+      others.each(&:kill)
+      ends = now + TIME_TO_END
+      others.each { |thread| thread.join([ends - now, 0].max) }
+    rescue StandardError, ScriptError
+      # `join` raises the exception that has ended a thread.
+      retry
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Garbage would be swept in each child, in pages of its own. Young objects are enough: what the mold writes to it does not share with
-    # the master any more, and a full mark writes to the code of all methods (Ruby 3.3), compaction to nearly everything. But where the
-    # worker had a full mark it has the code for itself already, and its children would have one soon, each for itself: another one
-    # here costs nothing, and gives their heaps room: unless they would have to look up all methods again for it. What is free between two
-    # blocks of malloc would also cost each child a page.
+    # Collects young garbage before the fork, because each child would sweep it and copy the pages. The mold makes no full mark and no
+    # compaction: both write to pages that the mold shares with the master, a full mark on Ruby 3.3 to the code of all methods. After a full
+    # mark in the worker these pages are copied already, and each child would soon make a full mark, too. Then a full mark here costs
+    # nothing, and gives the heap room; except on Rubies whose full mark drops method caches. Fills the space between malloc's blocks,
+    # because each child would copy a page to use it.
     def shrink(marked)
       SURVIVALS.times { GC.start(full_mark: false) }
       GC.start if marked && !FORGETFUL
@@ -119,14 +137,12 @@ module Fastrack
         handle_signals
         next unless ready.include?(@channel) || ready.include?(@death_pipe)
 
-        order, descriptors = @channel.take_order
-        return if order.nil?
-
-        fork_worker(order.split.map(&:to_i), descriptors)
+        order = @channel.take_order or return
+        fork_worker(order)
       end
     end
 
-    # It is the end of the channel that ends it.
+    # Handles signals. None ends the mold, which ends with its channel.
     def handle_signals
       @signals.clear_wakeups
       while (name = @signals.shift)
@@ -135,22 +151,22 @@ module Fastrack
       end
     end
 
-    # Without an answer that is a pid the master forks the worker itself.
-    def fork_worker((nr, slot), descriptors)
-      worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
+    # Answers with the worker's pid. For any other answer the master forks the worker itself.
+    def fork_worker(order)
+      worker = Worker.new(order.nr, @launcher, @app, order.slot && [@scoreboard, order.slot])
       @launcher.configuration.call_hook(:before_fork, @launcher, worker)
-      @channel.answer(fork_twice { begin_worker(worker, *descriptors) })
+      @channel.forked(order, fork_twice { begin_worker(worker, *order.descriptors) })
     rescue StandardError, ScriptError => e
-      Log.exception("the mold cannot fork worker #{nr}", e)
-      @channel.answer(0)
+      Log.exception("the mold cannot fork worker #{order.nr}", e)
+      @channel.forked(order, 0)
     ensure
-      descriptors.each(&:close)
+      order.descriptors.each(&:close)
     end
 
-    # The child of a child whose end makes it the master's, which is a subreaper.
+    # Forks a child of a child. When the child between them exits, the master becomes the parent, because it is a subreaper.
     #
-    # @yield in the worker
-    # @return [Integer] its pid
+    # @yield in the new worker
+    # @return [Integer] the worker's pid
     def fork_twice(&work)
       reader, writer = IO.pipe
       between = ForkGuard.own_fork do
@@ -161,14 +177,14 @@ module Fastrack
       end
       writer.close
       pid = reader.read.to_i
-      # Only then is the worker the master's.
+      # After this wait the master is the worker's parent.
       Process.wait(between)
       pid
     ensure
       [reader, writer].each(&:close)
     end
 
-    # What has the master's channel goes on as any worker does.
+    # Makes the process a worker like any other, with a channel to the master.
     #
     # @param socket [Socket] to the master
     # @param descriptors [Array<IO>] of the listeners and of the shared queue
@@ -179,6 +195,44 @@ module Fastrack
       @launcher.take_over(descriptors, @master)
       theirs.await_known
       worker.live(theirs, @signals, pending, @death_pipe)
+    end
+  end
+
+  # Makes the mold fork a worker, which becomes a child of this process.
+  class MoldFork
+    # Seconds that the mold has for its answer.
+    ANSWER_TIME = 5
+
+    # @param launcher [Launcher]
+    def initialize(launcher)
+      @launcher = launcher
+    end
+
+    # @param mold [WorkerHandle]
+    # @param worker [Worker] the same object as for a fork of the master
+    # @param pair [Array(ControlChannel, ControlChannel)] the second channel is the worker's
+    # @yieldparam message [String] each message of the mold that is no answer
+    # @return [Array(Integer, ControlChannel)] the worker's pid, and this process's channel
+    # @raise [StandardError] when there is no worker, or none that is known; an unknown worker ends with its channel
+    def call(mold, worker, pair, &other)
+      ours, theirs = pair
+      pid = mold.channel.order(worker.nr, worker.scoreboard_entry&.last, [theirs.to_io, *descriptors], ANSWER_TIME, &other)
+      raise Error, "it could not fork" unless pid.positive?
+
+      Orphans.own(pid)
+      [pid, ours]
+    rescue StandardError, TimeLimit::Unfinished
+      ours.close
+      raise
+    ensure
+      theirs.close
+    end
+
+    private
+
+    # Descriptors for the worker, since the mold has none: only the master and workers hold the port.
+    def descriptors
+      [*@launcher.listeners, *@launcher.queue&.fds].map { |one| IO.for_fd(one.is_a?(Integer) ? one : one.fileno, autoclose: false) }
     end
   end
 end

@@ -3,7 +3,7 @@
 require_relative "../log"
 
 module Fastrack
-  # The threads of a worker that answer requests beside its main thread (MaxThreads).
+  # The threads of a worker that answer requests beside the main thread (MaxThreads).
   class WorkerThreads
     # @param engine [Engine]
     # @param app [#call]
@@ -21,16 +21,16 @@ module Fastrack
     # @param count [Integer] the main thread included
     def start(count) = (2..count).each { |number| start_one(number) }
 
-    # Raises in the main thread what ends this process, and was raised in another one.
+    # Raises in the main thread an exception of another thread that ends the process.
     def check
       exit, @exit = @exit, nil
       raise exit if exit
     end
 
-    # Waits for the threads, which have no requests any more. Those that sleep on are killed: the app may have closed the
-    # descriptors that wake them. What they do after that has no limit here.
+    # Waits for the threads, which have no requests any more. Threads that do not wake up are killed, because the app may have closed the
+    # descriptors that wake them. The hooks of a thread have no limit here.
     #
-    # @param seconds [Numeric] for all of them to wake up
+    # @param seconds [Numeric] for all threads to wake up
     def stop(seconds)
       @ending = true
       @engine.dismiss_threads
@@ -44,7 +44,7 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # A thread that the app ends is replaced. Not in a process that the app forks, nor when this one ends.
+    # Starts a thread. A thread that the app ends is replaced, except in a forked process and at the end of this process.
     def start_one(number)
       @threads[number] = Thread.new do
         Thread.current.name = "fastrack thread #{number}"
@@ -68,10 +68,46 @@ module Fastrack
       raise unless Process.pid == @pid
 
       @exit ||= e
-      # Has the main thread return between two requests.
+      # Makes the main thread return between two requests.
       @engine.pause
     rescue Exception => e # rubocop:disable Lint/RescueException -- of the app's, by Thread#raise for example
       Log.exception("#{Thread.current.name} failed, and is replaced", e)
     end
+  end
+
+  # The backtraces of all threads, for the log when a request takes too long (crates/engine/src/helper/ending.rs). The text is made in a
+  # signal handler.
+  module ThreadDump
+    # Frames of the server itself.
+    OWN = ["#{__dir__}.rb:", *%w[engine_builder threads].map { |file| "#{__dir__}/#{file}.rb:" }].map(&:b).freeze
+
+    # Frames of the master, below the fork.
+    MASTER = "#{File.expand_path("../master", __dir__)}/".b.freeze
+
+    # Frames in which a thread answers requests, or waits for one.
+    ENGINE = /in [`'](?:Fastrack::Engine#)?(?:run|serve)'\z/.freeze
+
+    module_function
+
+    # @return [String] the main thread first; valid UTF-8 with any paths and names
+    def text
+      threads = Thread.list
+      main = Thread.main
+      [main, *(threads - [main])].map { |thread| describe(thread) }.join.force_encoding(Encoding::UTF_8).scrub
+    end
+
+    # Describes a thread, without the server's frames below the app and the signal handler's frames above.
+    def describe(thread)
+      # A thread that has just ended has no backtrace.
+      all = (thread.backtrace || []).map(&:b)
+      frames = all.drop_while { |frame| (own?(frame) && !frame.match?(ENGINE)) || frame.include?("backtrace'") }
+      frames = frames.take_while { |frame| !own?(frame) && !frame.start_with?(MASTER) }
+      name = thread == Thread.main ? "the main thread" : "a thread#{" (#{thread.name})" if thread.name}".b
+      idle = " idle, it waits for a request" if frames.empty? && all.any? { |frame| own?(frame) && frame.match?(ENGINE) }
+      ["  #{name}:#{idle}\n", *frames.map { |frame| "    #{frame}\n" }].join
+    end
+
+    def own?(frame) = frame.start_with?(*OWN)
+    private_class_method :describe, :own?
   end
 end

@@ -6,7 +6,7 @@ begin
 rescue LoadError => error
   raise unless error.path == "rackup/handler"
 
-  # Rack 2 has Rack::Handler itself. Rack 3 without the rackup gem has none, and does not need one.
+  # Rack 2 has a Rack::Handler of its own. Rack 3 without the rackup gem has none, and needs none.
   begin
     require "rack/handler"
   rescue LoadError => error
@@ -30,7 +30,6 @@ module Rack
         # Rack 2 looks the name up inside this module.
         register "fastrack", "Rack::Handler::Fastrack"
         register "Fastrack", "Rack::Handler::Fastrack"
-        require "fastrack/default_server"
         singleton_class.prepend(::Fastrack::DefaultServer)
       end
     end

@@ -3,7 +3,6 @@
 # Required by `rackup -s fastrack` and `-s Fastrack` of the rackup gem (2.0 and later).
 require "rackup/handler"
 require "fastrack"
-require "fastrack/default_server"
 
 module Rackup
   # The rackup gem's servers.
@@ -12,7 +11,7 @@ module Rackup
     class Fastrack < ::Fastrack::Handler
     end
 
-    # Unregistered names are looked up as constants. If there is none, rackup silently starts another server.
+    # rackup looks up unregistered names as constants. Without such a constant rackup silently starts another server.
     register :fastrack, Fastrack
     register :Fastrack, Fastrack
     singleton_class.prepend(::Fastrack::DefaultServer)

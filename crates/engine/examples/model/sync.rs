@@ -1,6 +1,6 @@
 //! loom's atomics and locks. For it SeqCst is AcqRel; only its fences are sequentially consistent.
 
-pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
+pub(crate) use loom::sync::{Arc, Mutex};
 pub(crate) use std::sync::atomic::Ordering;
 
 use loom::sync::atomic::fence;

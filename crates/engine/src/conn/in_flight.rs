@@ -99,37 +99,26 @@ impl InFlight {
         started
     }
 
-    /// The application is done. False if another thread has taken the request: the caller must not go on. For the
-    /// thread that `leads` the process ends then, and this does not return.
-    pub fn end(&self, control: &Control, leads: bool) -> bool {
+    /// Called when the application is done. Returns false if the helper has seized the request: the process ends, and the
+    /// caller must not continue.
+    pub fn end(&self, control: &Control) -> bool {
         if control.is_closed() {
             self.active.forget_client();
             return true;
         }
-        if leads {
-            self.active.end();
-            return true;
-        }
-        self.active.try_end()
+        self.active.end()
     }
 
-    /// Runs what the application wants called after its response, under a time limit. Also returns what
-    /// [`end`](Self::end) does.
-    pub fn during_callbacks<T>(&self, control: &Control, leads: bool, call: impl FnOnce() -> T) -> (T, bool) {
-        // In a forked child the scoreboard shows its parent.
+    /// Runs the callbacks of the application after its response, under a time limit. Also returns the result of
+    /// [`end`](Self::end).
+    pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> (T, bool) {
+        // A forked child shares the scoreboard of its parent.
         if control.is_closed() {
             return (call(), true);
         }
         self.active.begin_callbacks();
         let result = call();
-        let ended = match (control.is_closed(), leads) {
-            (true, _) => true,
-            (false, true) => {
-                self.active.end_callbacks();
-                true
-            }
-            (false, false) => self.active.try_end_callbacks(),
-        };
+        let ended = control.is_closed() || self.active.end_callbacks();
         (result, ended)
     }
 

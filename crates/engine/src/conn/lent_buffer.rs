@@ -75,13 +75,6 @@ impl SendUnsent for LentBuffer {
         }
         true
     }
-
-    fn send_last(&self, client: BorrowedFd<'_>) {
-        if let Some(lent) = self.lent.try_lock().ok().filter(|lent| lent.write_buf.file().is_none()) {
-            // Nothing better is possible for what it does not take.
-            let _ = fastrack_sys::send(client, lent.write_buf.bytes());
-        }
-    }
 }
 
 #[cfg(test)]

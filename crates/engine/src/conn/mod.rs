@@ -157,11 +157,11 @@ impl Connection {
     #[inline(always)]
     pub fn request<'a>(&'a self, settings: &Settings) -> Option<Request<'a>> {
         let ReadBuf { bytes, head, decoded, rest, path } = self.read_buf.as_deref()?;
-        let mut beyond = &bytes[head.len..];
+        let mut pipelined = &bytes[head.len..];
         let content = match &self.state {
             ConnectionState::Body(BufferedBody::InPlace(length)) => {
-                let (body, after) = beyond.split_at(*length);
-                beyond = after;
+                let (body, after) = pipelined.split_at(*length);
+                pipelined = after;
                 Content::Memory(body)
             }
             ConnectionState::Body(BufferedBody::Decoded { storage, .. }) => {
@@ -171,11 +171,11 @@ impl Connection {
             _ => Content::None,
         };
         if !rest.is_empty() {
-            beyond = rest;
+            pipelined = rest;
         }
         let path = if settings.decode_path { path } else { head.path(bytes) };
         let (listener, peer) = (self.listener, self.peer);
-        Some(Request { head, bytes, path, content, beyond, listener, peer, queue_time: 0 })
+        Some(Request { head, bytes, path, content, pipelined, listener, peer, queue_time: 0 })
     }
 
     /// The head of the request, and the bytes that it was parsed from.

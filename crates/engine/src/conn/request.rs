@@ -42,7 +42,7 @@ pub struct Request<'a> {
     /// The body.
     pub content: Content<'a>,
     /// Bytes that were received after the request: the next request, or another protocol after an upgrade.
-    pub beyond: &'a [u8],
+    pub pipelined: &'a [u8],
     /// The index of the listener.
     pub listener: usize,
     /// The client's address; None on a unix socket.

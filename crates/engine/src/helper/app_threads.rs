@@ -185,12 +185,12 @@ impl<C: Clock> AppThreads<C> {
         self.tell_main(threads);
     }
 
-    /// Sleeps until it is woken, or a signal comes. Without the lock.
+    /// Sleeps until it is woken, a signal comes, or so many milliseconds are over. Without the lock. A thread that is alone is woken by
+    /// nobody, and waits for the end of its process.
     pub fn sleep(&self, thread: usize, events: &mut Events, millis: Option<u64>) {
         let slept = self.places.get(thread).is_some_and(|place| place.poller.wait(events, millis).is_ok());
         if !slept {
-            // This should not happen. If it does, do not spin.
-            fastrack_sys::sleep(1);
+            fastrack_sys::sleep(millis.unwrap_or(1));
         }
     }
 

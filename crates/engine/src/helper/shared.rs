@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fastrack_http::Error;
 use fastrack_sys::monotonic_millis;
 
 use super::app_threads::AppThreads;
 use super::timer::HelperTimer;
 use crate::baton::{Baton, Driving};
-use crate::control::Control;
-use crate::reactor::{Reactor, LOG_TIME};
+use crate::reactor::Reactor;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -64,23 +62,32 @@ impl Shared {
         within(millis, || self.baton.drive())
     }
 
-    /// The application's thread is about to wait, and unlocks the reactor. It is idle before that: if the helper
-    /// locked the reactor in between, nobody would handle the events that it polled until another client came.
+    /// The leader is about to wait, and unlocks the reactor. It is idle before that: if the helper locked the reactor in between,
+    /// nobody would handle the events that it polled until another client came.
     pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
         self.baton.set_idle();
         drop(reactor);
-        self.timer.idle();
     }
 
     pub fn set_busy(&self) {
-        if let Some(epoch) = self.baton.set_busy() {
-            self.timer.woken(epoch);
+        if self.baton.set_busy() {
+            self.set_timer();
         }
     }
 
-    /// The application's thread begins something that may last: a request, or something else.
-    pub fn begin(&self, is_request: bool) {
-        self.timer.begin(self.baton.step(), is_request);
+    /// The leader begins something that may last: a request, or something else.
+    #[inline]
+    pub fn begin(&self) {
+        if self.baton.step() {
+            self.set_timer();
+        }
+    }
+
+    /// The helper was asleep at this step of the leader, and must see whether something lasts.
+    #[cold]
+    fn set_timer(&self) {
+        self.baton.wake_up();
+        self.timer.set();
     }
 
     /// The listeners are about to be closed.
@@ -92,19 +99,6 @@ impl Shared {
     pub fn hand_off_all(&self, millis: u64) -> bool {
         let reactor = self.reactor_within(millis);
         reactor.map(|mut reactor| reactor.hand_off_all()).is_some()
-    }
-
-    /// The process ends in the middle of requests, whose clients have been dealt with: they get their lines in the access log,
-    /// now that the connections are safe.
-    pub fn log_ended(&self, control: &Control, millis: u64) {
-        if let Some(mut reactor) = self.reactor_within(millis) {
-            for request in control.all_requests() {
-                if let Some(claim) = request.take_ended() {
-                    reactor.log_lost(request, claim, Error::Ended);
-                }
-            }
-            reactor.flush_log(LOG_TIME);
-        }
     }
 
     /// Locks the reactor, or gives up after `millis` milliseconds.

@@ -42,7 +42,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
-    pub fn start(shared: Arc<Shared>, control: Arc<Control>, ending: Arc<Ending>) -> io::Result<Self> {
+    pub fn start(shared: Arc<Shared>, control: Arc<Control>, ending: Ending) -> io::Result<Self> {
         let its = (Arc::clone(&shared), Arc::clone(&control));
         let work = move || {
             if catch_unwind(AssertUnwindSafe(|| run(&its.0, &its.1, &ending))).is_err() {
@@ -75,20 +75,16 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     // It computes for microseconds, and a client may wait for them: not for a request that has the processor.
     fastrack_sys::take_short_turns();
     let drive = Drive { shared, control, ending, step: Cell::default() };
-    let mut tick = Tick::new(shared.timer(), shared.baton(), drive);
+    let mut tick = Tick::new(shared.baton(), drive);
     loop {
-        let Some(wake) = shared.timer().wait(&mut events, tick.next_look()) else {
-            ending.leave();
+        if shared.timer().wait(&mut events, tick.next_look()).is_none() {
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
-        };
+        }
         if control.is_helper_over() {
             return;
         }
-        if ending.carry_out() {
-            return ending.await_end(&mut events);
-        }
-        tick.woken(wake);
+        tick.look();
     }
 }
 
@@ -163,6 +159,8 @@ impl Work for Drive<'_> {
     }
 
     fn rest(&self) {
+        self.shared.timer().watch_connections(false);
+        self.shared.timer().watch_listeners(false);
         self.shared.app_threads().app_lock().set_awaited(false);
     }
 }
@@ -172,7 +170,8 @@ impl Drive<'_> {
     /// With one thread of the application.
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
         reactor.drive(&|| self.shared.baton().epoch() != since, &|_| false);
-        self.shared.timer().want_listeners(reactor.may_accept_for_others());
+        self.shared.timer().watch_connections(true);
+        self.shared.timer().watch_listeners(reactor.may_accept_for_others());
         LONGEST_WAIT
     }
 
@@ -191,7 +190,7 @@ impl Drive<'_> {
         if is_anybody_there && (control.is_noticed() || is_first_choice(reactor)) {
             app_threads.summon(&mut reactor.threads);
         }
-        shared.timer().watch_on(!is_anybody_there);
+        shared.timer().watch_connections(!is_anybody_there);
         if !is_anybody_there || admits_another {
             app_threads.app_lock().set_awaited(false);
         }

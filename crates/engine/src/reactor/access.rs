@@ -11,7 +11,7 @@ use crate::conn::{Connection, Sent};
 use crate::request_state::{ActiveRequest, Claim};
 
 /// How long the last lines are waited for when the process ends in a request, in milliseconds.
-pub(crate) const LOG_TIME: u64 = 50;
+pub(super) const LOG_TIME: u64 = 50;
 
 impl Reactor {
     /// Starts the log's thread.
@@ -49,9 +49,9 @@ impl Reactor {
         log.add(&line, connection.peer.map(|peer| peer.ip()), now, self.control.counters());
     }
 
-    /// Logs a request that the end of the process has cut; with that error's status unless something of a response
-    /// had been sent. No more is known of it than the scoreboard has.
-    pub fn log_lost(&mut self, request: &ActiveRequest, claim: Claim, error: Error) {
+    /// Logs an overdue request: with 504, or without a status where a part of the response had been sent. No more is known of it
+    /// than the scoreboard has.
+    pub fn log_overdue(&mut self, request: &ActiveRequest, claim: Claim) {
         let Some(log) = &mut self.access_log else { return };
         // It was answered, and has its line.
         if request.is_in_callbacks() {
@@ -67,8 +67,8 @@ impl Reactor {
         let line = Line {
             head: &head,
             bytes: &bytes,
-            status: if is_answered { error.status() } else { 0 },
-            length: if is_answered && !is_head { error_body(error).len() as u64 } else { 0 },
+            status: if is_answered { Error::Overdue.status() } else { 0 },
+            length: if is_answered && !is_head { error_body(Error::Overdue).len() as u64 } else { 0 },
             time: epoch_millis(),
             duration: now.saturating_sub(request.started()) * 1000,
             queue_time: 0,

@@ -121,7 +121,6 @@ impl Reactor {
         };
         self.control.counters().add(Count::BytesOut, sent as u64);
         if let Some(keep_alive) = connection.is_sent() {
-            self.control.set_sending(connection.raw_fd(), false);
             connection.end_in_order();
             self.freed += connection.release_write_buf();
             // The client was slow: others come first.

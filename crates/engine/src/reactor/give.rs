@@ -7,9 +7,6 @@ use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
 use crate::request_state::Count;
 
-/// Connections read before the first of their requests is answered: each may bring a megabyte.
-const LINED_UP: usize = 64;
-
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
@@ -82,33 +79,6 @@ impl Reactor {
         if let Err(connection) = given {
             self.queue(connection);
         }
-    }
-
-    /// Whether there is a shared queue that others take from.
-    pub fn may_line_up(&self) -> bool {
-        !self.is_stopping() && self.has_others()
-    }
-
-    /// Puts the requests that have come into the shared queue, behind those that wait there. Returns the one to be answered next: `first`,
-    /// or the first one that has come if nobody waits in the queue, and no new client is about to.
-    pub fn line_up(
-        &mut self,
-        mut first: Option<Box<Connection>>,
-        is_client_likely: bool,
-    ) -> Option<Box<Connection>> {
-        let stays = first.is_none() && !is_client_likely && !self.ask_member(QueueHandle::is_anything_queued);
-        if stays {
-            first = self.take_ready();
-        }
-        self.give_ready(&|| false);
-        for _ in 0..self.table.events().min(LINED_UP) {
-            match self.handle_event() {
-                Next::Ready(connection) if stays && first.is_none() => first = Some(connection),
-                Next::Ready(connection) => self.queue_behind_waiting(connection),
-                Next::Kept => {}
-            }
-        }
-        first
     }
 
     /// Asks the shared queue; false without one.

@@ -14,7 +14,6 @@ mod leading;
 mod linger;
 mod next_action;
 mod queue_limit;
-mod request_length;
 mod schedule;
 mod shortage;
 mod stop;
@@ -41,7 +40,6 @@ use crate::handoff::QueueHandle;
 use crate::request_state::Count;
 use crate::settings::{own_descriptors, Settings};
 
-pub(crate) use access::LOG_TIME;
 pub use lead::Finish;
 pub(crate) use lead::Lead;
 pub(crate) use next_action::Action;

@@ -42,9 +42,7 @@ impl Reactor {
         if let Some(connection) = self.lead.schedule.first.take() {
             return Some(Action::Serve(connection));
         }
-        let lines_up =
-            self.lead.schedule.is_look_due() && self.lead.schedule.is_line_up_due() && self.may_line_up();
-        if self.lead.schedule.kept >= PER_LOOK || self.take_long_request() || lines_up {
+        if self.lead.schedule.kept >= PER_LOOK || self.take_long_request() {
             return self.poll_all(true);
         }
         let most = match (self.has_connections(), self.events()) {
@@ -88,13 +86,8 @@ impl Reactor {
         // Clients that send without a pause do not keep new ones out either.
         let due = due || self.events() > 0 || self.lead.schedule.kept > 0 && self.lead.schedule.is_look_due();
         if due {
-            let lines_up = self.lead.schedule.is_line_up_due() && self.may_line_up();
             let schedule = &mut self.lead.schedule;
-            schedule.lines_up = lines_up;
             (schedule.kept, schedule.last_look) = (0, schedule.last_began);
-            if schedule.lines_up {
-                schedule.last_line_up = schedule.last_began;
-            }
         }
         if self.accepts_clients() && self.lead.listeners.is_paused() {
             if let Err(error) = self.lead.resume_listeners() {
@@ -119,11 +112,6 @@ impl Reactor {
             result = self.poll_listeners();
             busy |= !self.lead.polled.is_empty();
         }
-        if due && self.lead.schedule.lines_up && result.is_ok() && self.lead.finish.is_none() {
-            let first = self.lead.schedule.first.take();
-            let is_client_likely = self.lead.listeners.is_client_likely();
-            self.lead.schedule.first = self.line_up(first, is_client_likely);
-        }
         self.lead.schedule.kept += u32::from(self.lead.schedule.first.is_some());
         let is_request_likely = self.lead.schedule.first.is_some() || self.lead.listeners.is_client_likely();
         busy |= self.lead.schedule.queue_announced || is_request_likely;
@@ -140,7 +128,6 @@ impl Reactor {
             // Log before waiting, which may take long.
             Some(Action::Continue)
         } else {
-            self.lead.schedule.length.wait();
             Some(Action::Wait)
         }
     }
@@ -172,9 +159,6 @@ impl Reactor {
         let is_local = !self.lead.listeners.is_tcp(client.listener);
         let is_behind = self.has_waiting_requests();
         match self.greet(client) {
-            (connection, Step::Ready) if is_behind && self.lead.schedule.lines_up => {
-                self.queue_behind_waiting(connection)
-            }
             // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
             (mut connection, Step::Ready) if self.events() > 0 => {
                 // It may shut down its sending side any moment now, and still wait for the response.
@@ -209,38 +193,12 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    use super::super::request_length::{LONG_REQUESTS, MEDIUM_REQUESTS};
-    use super::super::schedule::{Schedule, GIVE_INTERVAL, GIVE_TIME, LINE_UP_INTERVAL};
+    use super::super::schedule::{Schedule, GIVE_INTERVAL, GIVE_TIME};
     use super::*;
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
     use crate::settings::Settings;
     use crate::worker::Engine;
-
-    /// What a worker does that has three clients with requests, after `requests` in one tick of the clock and `millis` milliseconds after
-    /// clients have lined up, and how many of the clients are in the shared queue then.
-    fn after(requests: u32, millis: u64) -> (bool, u32) {
-        let queue = SharedQueue::new().expect("a queue");
-        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
-        let other = queue.handle().expect("a member").expect("free");
-        other.set_serving(true);
-        let mut reactor = engine.reactor();
-        let _clients: Vec<_> = (0..3)
-            .map(|_| {
-                let (mut client, server) = UnixStream::pair().expect("a pair");
-                server.set_nonblocking(true).expect("nonblocking");
-                let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
-                reactor.take_in(connection, step);
-                client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-                client
-            })
-            .collect();
-        reactor.poll().expect("polled");
-        reactor.lead.schedule.last_line_up = 1_000 - millis;
-        (0..requests).for_each(|_| reactor.lead.count_request(1_000));
-        let is_served = (0..3).any(|_| matches!(reactor.next_action(), Action::Serve(_)));
-        (is_served, other.queued())
-    }
 
     /// With an engine, another worker, and the engine's reactor, in which two clients' requests are ready.
     fn with_two_ready(test: impl FnOnce(&QueueHandle, &mut Reactor)) {
@@ -276,18 +234,13 @@ mod tests {
 
     #[test]
     fn a_worker_that_has_given_a_request_away_serves_its_own_and_leaves_that_one_in_the_queue() {
-        // Also when requests line up, because they are long.
-        for long_requests in [0, 1] {
-            with_two_ready(|other, reactor| {
-                other.set_idle(true);
-                reactor.lead.schedule.last_began = GIVE_TIME;
-                (0..long_requests).for_each(|_| reactor.lead.count_request(1_000));
-                assert!(reactor.poll_all(true).is_none());
-                assert!(matches!(reactor.next_action(), Action::Serve(_)));
-                assert_eq!(reactor.lead.schedule.lines_up, long_requests > 0);
-                assert_eq!(other.queued(), 1);
-            });
-        }
+        with_two_ready(|other, reactor| {
+            other.set_idle(true);
+            reactor.lead.schedule.last_began = GIVE_TIME;
+            assert!(reactor.poll_all(true).is_none());
+            assert!(matches!(reactor.next_action(), Action::Serve(_)));
+            assert_eq!(other.queued(), 1);
+        });
     }
 
     #[test]
@@ -299,13 +252,5 @@ mod tests {
         assert!(schedule.may_give());
         (schedule.last_given, schedule.since_given) = (1_004, GIVE_INTERVAL);
         assert!(schedule.may_give());
-    }
-
-    #[test]
-    fn clients_line_up_after_long_requests_now_and_then_after_medium_ones_and_not_after_short_ones() {
-        let [long, medium] = [LONG_REQUESTS, MEDIUM_REQUESTS].map(|most| most * fastrack_sys::tick_millis());
-        assert_eq!([1, long, long + 1].map(|requests| after(requests, 1)), [(true, 2), (true, 2), (true, 0)]);
-        let later = [long + 1, medium, medium + 1].map(|requests| after(requests, LINE_UP_INTERVAL));
-        assert_eq!(later, [(true, 2), (true, 2), (true, 0)]);
     }
 }

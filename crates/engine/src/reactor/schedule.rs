@@ -1,15 +1,10 @@
 //! When each of those who wait gets a turn: numbers of requests, and when they began. No clock is asked.
 
-use super::request_length::RequestLength;
 use crate::conn::Connection;
 
 /// After this long the listeners are polled whenever no request is ready, in milliseconds. Short requests come to
 /// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
 pub(super) const LOOK_INTERVAL: u64 = 1;
-
-/// Where requests are of medium length, those that have come are put into the shared queue at this interval, in milliseconds. Each time
-/// takes as long as a few of them.
-pub(super) const LINE_UP_INTERVAL: u64 = 32;
 
 /// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
 /// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro. Longer
@@ -24,18 +19,13 @@ pub(crate) struct Schedule {
     pub(super) accepted: u32,
     /// Requests of kept-alive connections served since the listeners were last polled.
     pub(super) kept: u32,
-    pub(super) length: RequestLength,
-    /// Requests take so long that their clients wait in the shared queue.
-    pub(super) lines_up: bool,
     /// Requests served since a connection was last given to an idle worker.
     pub(super) since_given: u32,
     /// When that was, in milliseconds.
     pub(super) last_given: u64,
-    /// When the last request began, and when the last one had begun when the listeners were polled, and when requests were put
-    /// into the shared queue, in milliseconds.
+    /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.
     pub(super) last_began: u64,
     pub(super) last_look: u64,
-    pub(super) last_line_up: u64,
     /// A ready request, to be served next.
     pub(super) first: Option<Box<Connection>>,
     /// The poller has reported the shared queue.
@@ -47,13 +37,10 @@ impl Schedule {
         Schedule {
             accepted: 0,
             kept: 0,
-            length: RequestLength::new(fastrack_sys::tick_millis()),
-            lines_up: false,
             since_given: 0,
             last_given: 0,
             last_began: 0,
             last_look: 0,
-            last_line_up: 0,
             first: None,
             queue_announced: false,
         }
@@ -61,7 +48,6 @@ impl Schedule {
 
     /// A request begins at this time.
     pub(super) fn count_request(&mut self, now: u64) {
-        self.length.begin(now);
         self.last_began = now;
         self.since_given = self.since_given.saturating_add(1);
     }
@@ -69,12 +55,6 @@ impl Schedule {
     /// Whether the listeners are to be polled again, going by when requests began: no clock is asked.
     pub(super) fn is_look_due(&self) -> bool {
         self.last_began >= self.last_look + LOOK_INTERVAL
-    }
-
-    /// Whether the requests that have come are to wait in the shared queue.
-    pub(super) fn is_line_up_due(&self) -> bool {
-        let is_time = || self.last_began >= self.last_line_up + LINE_UP_INTERVAL;
-        self.length.is_long() || self.length.is_medium() && is_time()
     }
 
     pub(super) fn may_give(&self) -> bool {

@@ -10,7 +10,6 @@ use super::Reactor;
 use crate::accept::Backlog;
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
-use crate::request_state::drain;
 use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
 
 /// How long clients get here whose request is on its way, in milliseconds: those that were accepted and have sent nothing
@@ -215,7 +214,7 @@ impl Reactor {
         // As in `refuse`, but there is no time to wait for the client.
         let _ = fastrack_sys::send(connection.as_fd(), &response);
         let _ = fastrack_sys::shutdown_write(connection.as_fd());
-        drain(connection.as_fd());
+        fastrack_sys::drain_input(connection.as_fd());
         self.release(connection);
     }
 }

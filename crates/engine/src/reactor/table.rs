@@ -237,9 +237,6 @@ impl Table {
             None => self.insert(connection, control)?,
         };
         let sending = phase == Phase::Sending;
-        if sending {
-            control.set_sending(connection.raw_fd(), true);
-        }
         if let Some(place) = self.places.get_mut(key).filter(|place| place.watches_output != sending) {
             if !place.unwatched {
                 self.poller.watch_output(connection.as_fd(), key as u64, sending)?;

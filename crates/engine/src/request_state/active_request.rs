@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Head;
-use fastrack_sys::{borrow_fd, exit_at_once, monotonic_millis, write_stderr_all, SharedMemory};
+use fastrack_sys::{borrow_fd, monotonic_millis, SharedMemory};
 
 use super::board::{State, ThreadSlot, NEVER};
 use super::counters::Counters;
@@ -21,27 +21,6 @@ use super::settings::RequestSettings;
 use super::unsent::SendUnsent;
 
 const NO_FD: RawFd = -1;
-
-/// How long a process may take to end after its clients have been dealt with, in milliseconds. A crash report of Ruby's
-/// takes seconds.
-pub(crate) const ENDING_TIME: u64 = 15_000;
-
-/// Ends a process that was about to end by other means and has not, so that the master replaces it: nobody watches its
-/// requests any more.
-pub(crate) fn end_overdue_process() -> ! {
-    let line = format!("fastrack: worker {} was about to end and has not: it is ended\n", std::process::id());
-    write_stderr_all(line.as_bytes());
-    exit_at_once(ExitStatus::Overdue as i32);
-}
-
-/// Those of a worker that is ended in the middle.
-#[repr(i32)]
-pub enum ExitStatus {
-    /// A request exceeded its time limit: that of timeout(1).
-    RequestTimeout = 124,
-    /// It was about to end, and has not: that of abort(3), in a shell.
-    Overdue = 134,
-}
 
 /// How far the response to a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +42,8 @@ const CLAIM: u64 = 3;
 /// Another thread ends the request, and then the process: nobody changes how far the response is any more.
 const TAKEN: u64 = 1 << 2;
 
-/// The request was taken by the [end of the process](ActiveRequest::note_ended), and has no line in the access log yet.
-const UNLOGGED: u64 = 1 << 3;
-
 /// Where the request's number begins.
-const NUMBER: u32 = 4;
+const NUMBER: u32 = 3;
 
 impl Claim {
     fn of(number: u64) -> Self {
@@ -104,7 +80,7 @@ pub(crate) struct ActiveRequest {
     slot: SharedMemory<ThreadSlot>,
     counters: Counters,
     timeout: u64,
-    /// A [`Claim`], whether it was [`TAKEN`] and is [`UNLOGGED`], and the request's number.
+    /// A [`Claim`], whether it was [`TAKEN`], and the request's number.
     claim: AtomicU64,
     /// What is left of the time limit while it is [stopped](Self::while_stopped), in milliseconds.
     left: AtomicU64,
@@ -156,43 +132,15 @@ impl ActiveRequest {
         self.change(Claim::Complete);
     }
 
-    /// The application is done. If another thread has taken the request this never returns: the process is ending, or
-    /// is [ended](end_overdue_process) if that takes too long.
-    pub fn end(&self) {
-        self.end_claim();
-        self.slot.end_request();
-        self.forget_client();
-    }
-
-    /// As [`end`](Self::end), but returns false if another thread has taken the request: its client is that thread's, and
-    /// the caller must not go on.
-    pub fn try_end(&self) -> bool {
+    /// The application is done. False if another thread has taken the request: its client is that thread's, and the caller must
+    /// not go on.
+    pub fn end(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
             self.slot.end_request();
             self.forget_client();
         }
         ended
-    }
-
-    /// As [`try_end`](Self::try_end) and [`end_callbacks`](Self::end_callbacks).
-    pub fn try_end_callbacks(&self) -> bool {
-        let ended = self.change(Claim::None);
-        if ended {
-            self.slot.state.set(State::Waiting);
-        }
-        ended
-    }
-
-    fn end_claim(&self) {
-        if !self.change(Claim::None) {
-            let latest = monotonic_millis() + ENDING_TIME;
-            // Signals end a sleep early.
-            while monotonic_millis() < latest {
-                fastrack_sys::sleep(latest.saturating_sub(monotonic_millis()));
-            }
-            end_overdue_process();
-        }
     }
 
     /// What the application wants called after its response begins: it gets the time of a request anew. There is
@@ -204,10 +152,13 @@ impl ActiveRequest {
         self.claim.store(Claim::Complete.of_new(number), Ordering::Release);
     }
 
-    /// As [`end`](Self::end): if another thread has taken it this never returns.
-    pub fn end_callbacks(&self) {
-        self.end_claim();
-        self.slot.state.set(State::Waiting);
+    /// False if another thread has taken them, as [`end`](Self::end).
+    pub fn end_callbacks(&self) -> bool {
+        let ended = self.change(Claim::None);
+        if ended {
+            self.slot.state.set(State::Waiting);
+        }
+        ended
     }
 
     /// A forked child returns from the application: the scoreboard shows its parent.
@@ -274,13 +225,6 @@ impl ActiveRequest {
             self.with_client(|client| was_any = unsent.send_unsent(client));
         }
         was_any
-    }
-
-    /// The same before the connection is reset, once. Async-signal-safe.
-    pub fn send_last(&self) {
-        if let Some(unsent) = self.unsent.get() {
-            self.with_client(|client| unsent.send_last(client));
-        }
     }
 
     /// Whether there is no request, and no callbacks of one.
@@ -359,8 +303,6 @@ impl ActiveRequest {
         [&line[..], b" HTTP/1.1\r\nHost: -\r\n", &id, b"\r\n"].concat()
     }
 
-    // --- also for signal handlers
-
     /// Takes the request, if there is one that nobody has taken. Returns how far the response was.
     pub fn take(&self) -> Option<Claim> {
         let mut number = self.claim.load(Ordering::Acquire);
@@ -371,27 +313,6 @@ impl ActiveRequest {
             }
         }
         None
-    }
-
-    /// Takes the request if nothing of a response has been sent.
-    pub fn take_open(&self) -> Option<Claim> {
-        let number = self.claim.load(Ordering::Acquire);
-        if is_takeable(number) && Claim::of(number) == Claim::Open {
-            // If it fails the response has begun.
-            return self.try_take(number).ok();
-        }
-        None
-    }
-
-    /// The end of the process has taken it: [`take_ended`](Self::take_ended) tells.
-    pub fn note_ended(&self) {
-        self.claim.fetch_or(UNLOGGED, Ordering::AcqRel);
-    }
-
-    /// Whether the end of the process took the request, and how far the response was. Once.
-    pub fn take_ended(&self) -> Option<Claim> {
-        let number = self.claim.fetch_and(!UNLOGGED, Ordering::AcqRel);
-        (number & UNLOGGED != 0).then(|| Claim::of(number))
     }
 
     /// Whether the method is HEAD, whose responses have no body.
@@ -460,12 +381,7 @@ mod tests {
         let (board, active) = active(0);
         assert_eq!(active.take(), None);
         begin(&active);
-        assert_eq!(active.take_ended(), None);
-        assert_eq!(
-            (active.take().inspect(|_| active.note_ended()), active.take()),
-            (Some(Claim::Open), None)
-        );
-        assert_eq!((active.take_ended(), active.take_ended()), (Some(Claim::Open), None));
+        assert_eq!((active.take(), active.take()), (Some(Claim::Open), None));
         assert!(!active.claim_response());
         assert_eq!(board.read(0).expect("an entry").state, State::Serving);
     }
@@ -485,15 +401,14 @@ mod tests {
         begin(&active);
         assert!(active.claim_response());
         active.set_complete();
-        active.end();
+        assert!(active.end());
         begin(&active);
         assert!(active.claim_response());
         let part = active.claim.load(Ordering::SeqCst);
         assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Begun));
         // Too late.
         active.set_complete();
-        active.note_ended();
-        assert_eq!((active.take_ended(), active.is_taken()), (Some(Claim::Begun), true));
+        assert!(active.is_taken());
         active.claim.store(part, Ordering::SeqCst);
         active.set_complete();
         assert_eq!(active.take_overdue(NEVER - 1), Some(Claim::Complete));

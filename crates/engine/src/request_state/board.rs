@@ -187,11 +187,6 @@ impl<const WORDS: usize> Text<WORDS> {
         bytes.truncate(self.length.get() as usize);
         bytes
     }
-
-    /// Without memory of its own: a signal handler may ask.
-    pub fn starts_with(&self, prefix: &[u8; 5]) -> bool {
-        self.length.get() >= prefix.len() as u64 && self.words[0].get().to_ne_bytes().starts_with(prefix)
-    }
 }
 
 #[cold]

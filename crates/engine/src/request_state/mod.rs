@@ -15,8 +15,7 @@ mod totals;
 mod unsent;
 mod word;
 
-pub use active_request::ExitStatus;
-pub(crate) use active_request::{end_overdue_process, ActiveRequest, Claim, ENDING_TIME};
+pub(crate) use active_request::{ActiveRequest, Claim};
 pub use activity::Activity;
 pub(crate) use app_lock::AppLock;
 #[cfg(test)]
@@ -27,7 +26,7 @@ pub use cause::Cause;
 pub(crate) use counters::Counters;
 pub(crate) use counts::Count;
 pub use counts::{Connections, Counts, GcTime, Histogram, BUCKETS};
-pub(crate) use last_response::{drain, LastResponse};
+pub(crate) use last_response::answer_overdue;
 pub use scoreboard::{Entry, Memory, QueueLength, Scoreboard, WorkerId};
 pub use settings::{RequestSettings, ThreadDumper};
 pub use slot::Slot;

@@ -99,7 +99,7 @@ impl ThreadSlot {
     }
 
     pub fn is_head_request(&self) -> bool {
-        self.line.starts_with(b"HEAD ")
+        self.line.get().starts_with(b"HEAD ")
     }
 
     pub fn is_in_callbacks(&self) -> bool {

@@ -7,7 +7,4 @@ use std::os::fd::BorrowedFd;
 pub(crate) trait SendUnsent: Debug + Send + Sync {
     /// Sends what the socket takes at once. Whether there was anything to send.
     fn send_unsent(&self, client: BorrowedFd<'_>) -> bool;
-
-    /// Sends what the socket takes of it at once, for the last time: it stays where it is. Async-signal-safe.
-    fn send_last(&self, client: BorrowedFd<'_>);
 }

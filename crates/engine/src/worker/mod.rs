@@ -33,7 +33,6 @@ pub struct Engine {
     _helper: Helper,
     shared: Arc<Shared>,
     control: Arc<Control>,
-    ending: Arc<Ending>,
     spooling: Spooling,
     /// One for each thread of the application.
     unsent: Box<[Arc<LentBuffer>]>,
@@ -87,7 +86,7 @@ impl Engine {
         let timer = HelperTimer::new(watched, beside)?;
         if !app_threads.is_alone() && Poller::TAKES_TIMERS {
             let waits = Timer::new()?;
-            timer.watch_beside(&waits)?;
+            timer.watch_admissions(&waits)?;
             app_threads.app_lock().tell_by(waits);
         }
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
@@ -113,12 +112,11 @@ impl Engine {
         }
         reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, Arc::clone(control.baton()), timer, app_threads));
-        let ending = Arc::new(Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch));
+        let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch);
         Ok(Engine {
-            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), Arc::clone(&ending))?,
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), ending)?,
             shared,
             control,
-            ending,
             spooling,
             unsent,
             poller,
@@ -130,11 +128,6 @@ impl Engine {
     /// What other threads and signal handlers may do with this engine while it runs.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
-    }
-
-    /// Answers the clients if the process ends in the middle of a request.
-    pub fn ending(&self) -> Arc<Ending> {
-        Arc::clone(&self.ending)
     }
 
     /// Lets the application fork.

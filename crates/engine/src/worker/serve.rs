@@ -49,13 +49,13 @@ impl<'e> AppThread<'e> {
         if leads {
             shared.baton().step();
         }
-        if !self.in_flight.end(control, leads) {
+        if !self.in_flight.end(control) {
             return self.lose(connection, app);
         }
         let mut reactor = self.lock_after_request(leads)?;
         if leads {
             // What is called after the response may also take long. The next request begins by the same timer.
-            shared.begin(false);
+            shared.begin();
         }
         // The body on a hijacked connection is the application's.
         let keep_alive = (stage == ResponseStage::Hijacked || connection.skip_body()) && keep_alive;
@@ -66,7 +66,7 @@ impl<'e> AppThread<'e> {
         drop(reactor);
         self.note(flow);
         self.note(app.after_response());
-        if app.has_callbacks() && !self.call_callbacks(leads, app) {
+        if app.has_callbacks() && !self.call_callbacks(app) {
             self.await_end(app);
             return None;
         }
@@ -95,9 +95,9 @@ impl<'e> AppThread<'e> {
 
     /// False if another thread has taken this one's callbacks.
     #[cold]
-    fn call_callbacks(&mut self, leads: bool, app: &mut impl App) -> bool {
+    fn call_callbacks(&mut self, app: &mut impl App) -> bool {
         let control = &self.engine.control;
-        let (flow, ended) = self.in_flight.during_callbacks(control, leads, || app.call_callbacks());
+        let (flow, ended) = self.in_flight.during_callbacks(control, || app.call_callbacks());
         self.note(flow);
         ended
     }

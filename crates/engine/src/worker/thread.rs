@@ -236,7 +236,7 @@ impl<'e> AppThread<'e> {
             if let Action::Wait = action {
                 shared.baton().step();
             } else {
-                shared.begin(matches!(action, Action::Serve(_)));
+                shared.begin();
             }
             // These return None in a forked child, where a thread that was not copied may have the reactor locked.
             let after = match action {
@@ -277,7 +277,7 @@ impl<'e> AppThread<'e> {
     #[cold]
     fn rest(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         // From now on the helper looks after the connections.
-        self.shared().begin(false);
+        self.shared().begin();
         if !self.app_threads().rest(&mut reactor.threads, self.number) {
             return Some(reactor);
         }
@@ -332,3 +332,6 @@ fn log(app: &mut impl App, lines: &[String], lacks_memory: bool) -> Flow {
         app.check()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! The engine from outside: real sockets, and an application without Ruby.
 
 mod counting;
-mod ending;
 mod handoff;
 mod keep_alive;
 mod lifecycle;

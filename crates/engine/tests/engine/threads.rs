@@ -1,6 +1,6 @@
 //! Several threads that run one engine.
 
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -296,70 +296,4 @@ fn a_forked_child_lets_go_of_the_engines_descriptors_and_of_no_others() {
         }
         std::mem::forget(engine);
     }
-}
-
-/// Has its threads return when it is `over`. Once the process `ends` they do not fall asleep, but look again and again, which it counts.
-struct Ending<'a> {
-    ends: &'a AtomicBool,
-    looks: &'a AtomicUsize,
-    over: &'a AtomicBool,
-}
-
-impl App for Ending<'_> {
-    fn call(&mut self, _: &Request<'_>, writer: &mut ResponseWriter<'_>) -> Flow {
-        let _ = writer.send(&[IoSlice::new(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")]);
-        writer.finish();
-        Flow::Continue
-    }
-
-    fn block(&mut self, wait: &mut (dyn FnMut() + Send)) -> Flow {
-        if self.ends.load(Ordering::SeqCst) {
-            self.looks.fetch_add(1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(1));
-        } else {
-            wait();
-        }
-        if self.over.load(Ordering::SeqCst) {
-            Flow::Break
-        } else {
-            Flow::Continue
-        }
-    }
-
-    fn warn(&mut self, line: &str) {
-        panic!("{line}");
-    }
-}
-
-#[test]
-fn no_thread_takes_a_client_any_more_when_the_process_ends() {
-    let (engine, socket) = engine(2);
-    let address = socket.local_addr().expect("an address");
-    let (ends, looks, over) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicBool::new(false));
-    let app = || Ending { ends: &ends, looks: &looks, over: &over };
-    std::thread::scope(|scope| {
-        scope.spawn(|| engine.serve(&mut app()));
-        scope.spawn(|| engine.run(&mut app(), None));
-        let ask = || {
-            let mut stream = connect(address);
-            stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
-            stream
-        };
-        assert!(ask().read(&mut [0; 64]).is_ok_and(|got| got > 0));
-        await_requests(&engine, 1);
-        ends.store(true, Ordering::SeqCst);
-        engine.ending().run();
-        let mut late = ask();
-        // As often as it takes for each of them to have seen the client.
-        let before = looks.load(Ordering::SeqCst);
-        until(|| looks.load(Ordering::SeqCst) > before + 100);
-        late.set_nonblocking(true).expect("nonblocking");
-        let answer = late.read(&mut [0; 64]);
-        over.store(true, Ordering::SeqCst);
-        // Whoever sleeps is woken.
-        engine.control().stop();
-        drop(TcpStream::connect(address));
-        engine.dismiss_threads();
-        assert_eq!(answer.expect_err("nothing").kind(), ErrorKind::WouldBlock);
-    });
 }

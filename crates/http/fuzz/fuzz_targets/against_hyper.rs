@@ -39,8 +39,8 @@ fn is_explained(error: Error, theirs: &Reading, bytes: &[u8]) -> bool {
                 || theirs.method == b"CONNECT"
                 || codings.iter().any(|coding| coding.contains(&b','))
         }
-        // length-form, length-repeated, length-and-chunked, coding-repeated, coding-last. hyper merges two
-        // equal lengths, and drops a length if there is a coding, so this checks the fields as they were sent.
+        // length-form, length-repeated, length-and-chunked, coding-repeated, coding-last. hyper merges two equal lengths,
+        // and drops a length beside a coding, so this counts the fields in the bytes.
         Error::Framing => {
             let head = bytes.to_ascii_lowercase();
             let sent = |name: &[u8]| head.windows(name.len()).filter(|word| *word == name).count();
@@ -58,9 +58,9 @@ fn is_explained(error: Error, theirs: &Reading, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether hyper is the stricter one.
+/// Whether hyper is the stricter parser.
 fn is_stricter(mine: &Reading, bytes: &[u8]) -> bool {
-    // Its URIs allow only some ASCII characters: target-bytes, percent.
+    // hyper's URIs allow only some ASCII characters: target-bytes, percent.
     let line = bytes.trim_ascii_start();
     let target = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     let version = line.split(|byte| *byte == b'\r').next().and_then(|line| line.last());
@@ -69,7 +69,7 @@ fn is_stricter(mine: &Reading, bytes: &[u8]) -> bool {
         || mine.path.len() > 60_000
         // version-minor
         || version.is_some_and(|minor| *minor > b'1')
-        // coding-empty: it looks at what follows the last comma.
+        // coding-empty: hyper looks only at the text after the last comma.
         || values(mine, "transfer-encoding").iter().any(ends_in_comma)
 }
 

@@ -9,13 +9,13 @@ use libfuzzer_sys::fuzz_target;
 fn check_same(head: &Head, bytes: &[u8], pico: &PicoHead) {
     assert_eq!(head.len, pico.len);
     assert_eq!(head.method.of_buffer(bytes), pico.method);
-    // It keeps the fragment: fragment.
+    // picohttpparser does not drop the fragment: fragment.
     let without_fragment = pico.target.split(|byte| *byte == b'#').next();
     assert_eq!(Some(head.target.of_buffer(bytes)), without_fragment);
     assert_eq!(head.fields.len(), pico.fields.len());
     for (field, (name, value)) in head.fields.iter().zip(&pico.fields) {
         assert_eq!(Some(field.name.of_buffer(bytes)), name.as_deref());
-        // It does not trim the end of a value: space-around-value.
+        // picohttpparser does not trim the end of a value: space-around-value.
         assert_eq!(field.value.of_buffer(bytes), value.trim_ascii_end());
     }
 }
@@ -50,7 +50,7 @@ fn check_chunks(bytes: &[u8]) {
         (Ok((Status::Complete, used)), Some((pico_data, rest))) => {
             assert_eq!((used, &data), (bytes.len() - rest, &pico_data));
         }
-        // It rejects sizes of more than 16 digits, even zeros.
+        // picohttpparser rejects sizes of more than 16 digits, even zeros.
         (Ok((Status::Complete, _)), None) => {
             let digits = bytes.split(|byte| !byte.is_ascii_hexdigit()).map(<[u8]>::len).max();
             assert!(digits > Some(16));

@@ -1,4 +1,4 @@
-//! However a chunked body is cut, its data, status and end are the same.
+//! The data, status and end of a chunked body do not depend on the cuts between its bytes.
 
 #![no_main]
 

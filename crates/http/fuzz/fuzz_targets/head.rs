@@ -1,5 +1,5 @@
-//! Whatever the limits, a head is rejected, incomplete or complete. A prefix never contradicts the whole, and the spans of
-//! a complete head are inside it.
+//! With any limits, a head is rejected, incomplete or complete. A prefix never contradicts the whole, and the spans of a
+//! complete head are inside the head.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Whatever fields an application sets, the head has one empty line, at its end, and no stray CR, LF or NUL. It does not
+//! With any fields of an application, a response head has one empty line, at its end, no stray CR, LF or NUL, and does not
 //! depend on earlier responses.
 
 #![no_main]
@@ -24,7 +24,7 @@ fn encode(
 fuzz_target!(|responses: Vec<Vec<(&[u8], &[u8])>>| {
     let mut kept = ResponseHead::default();
     for fields in &responses {
-        // Twice each: the second time all lines can be reused, or none may be.
+        // The second time, a 200 or 304 can reuse all lines, and a 204 none.
         for code in [200, [200, 204, 304][fields.len() % 3]] {
             let encoded = encode(&mut kept, code, fields);
             assert_eq!(encoded, encode(&mut ResponseHead::default(), code, fields));

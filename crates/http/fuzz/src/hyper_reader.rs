@@ -17,8 +17,8 @@ use hyper::{Request, Response, Version};
 
 use crate::Reading;
 
-/// More than enough: the connection is always ready.
-const MOST_POLLS: usize = 1000;
+/// Limit of the polls of a connection, which is always ready.
+const MAX_POLLS: usize = 1000;
 
 /// The first request, if hyper accepts it and its whole body.
 pub fn hyper(bytes: &[u8]) -> Option<Reading> {
@@ -27,7 +27,7 @@ pub fn hyper(bytes: &[u8]) -> Option<Reading> {
         let seen = Rc::clone(&seen);
         async move {
             let reading = read(request).await;
-            // Only the first of several.
+            // Only the first request counts.
             let mut seen = seen.borrow_mut();
             if seen.is_none() {
                 *seen = Some(reading);
@@ -39,7 +39,7 @@ pub fn hyper(bytes: &[u8]) -> Option<Reading> {
     server.keep_alive(false).half_close(true).header_read_timeout(None).max_headers(128);
     let mut connection = pin!(server.serve_connection(Wire(bytes.to_vec()), service));
     let mut context = Context::from_waker(Waker::noop());
-    for _ in 0..MOST_POLLS {
+    for _ in 0..MAX_POLLS {
         if connection.as_mut().poll(&mut context).is_ready() {
             break;
         }

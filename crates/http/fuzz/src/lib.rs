@@ -1,6 +1,6 @@
-//! Shared by the differential targets: this crate's parser, and other parsers to compare it with.
+//! Shared by the differential targets: this crate's parser, and other parsers for comparison.
 //!
-//! Where two differ, the reason must be a rule of the table (`fastrack_http::rules`). Each target names the rule.
+//! If two parsers differ, the reason must be a rule of the table (`fastrack_http::rules`). Each target names the rule.
 
 mod hyper_reader;
 mod ours;
@@ -17,7 +17,7 @@ pub struct Reading {
     pub path: Vec<u8>,
     pub query: Vec<u8>,
     pub minor_version: u8,
-    /// Names in lower case, and values; in a stable order by name.
+    /// Names in lower case, with their values, sorted by name. Values of one name stay in order.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub body: Vec<u8>,
 }
@@ -29,10 +29,10 @@ impl Reading {
     }
 }
 
-/// The data of a chunked body as a lenient parser reads it: it uses the hexadecimal digits at the start of a size line,
-/// and ignores the rest of the line and the trailers. The rules `chunk-size-form`, `chunk-extension-form` and
+/// The data of a chunked body by a lenient parser. The parser reads the hexadecimal digits at the start of a size line,
+/// and ignores the remaining line and the trailers. The rules `chunk-size-form`, `chunk-extension-form` and
 /// `trailer-form` reject such bodies. With `lone_lf`, LF alone ends a line, which `chunk-line-end` and `chunk-data-end`
-/// reject. None if even that fails.
+/// reject. None if the lenient parser fails too.
 pub fn lenient_chunks(mut bytes: &[u8], lone_lf: bool) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     loop {

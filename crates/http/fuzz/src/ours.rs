@@ -7,7 +7,7 @@ use crate::Reading;
 /// Why a request was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is incomplete.
+    /// The request is incomplete.
     Unfinished,
     Error(Error),
 }

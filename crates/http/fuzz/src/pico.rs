@@ -52,7 +52,7 @@ pub fn pico_head(bytes: &[u8]) -> Option<PicoHead> {
 }
 
 fn copied(start: *const c_char, len: usize) -> Vec<u8> {
-    // SAFETY: the parser has just said that `len` bytes of its input begin there.
+    // SAFETY: the parser has just returned `start` and `len` for a part of the input.
     unsafe { std::slice::from_raw_parts(start.cast::<u8>(), len) }.to_vec()
 }
 
@@ -69,7 +69,7 @@ pub fn pico_chunks(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((data, usize::try_from(rest).ok()?))
 }
 
-/// The C code has two static variables of one name in two blocks. AddressSanitizer reports them as one that is defined
+/// The C code has two static variables of one name in two blocks. AddressSanitizer would report a variable that is defined
 /// twice.
 #[no_mangle]
 pub extern "C" fn __asan_default_options() -> *const c_char {

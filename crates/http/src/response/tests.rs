@@ -24,7 +24,7 @@ fn written(code: u16, fields: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn the_head_comes_in_the_order_of_the_contract() {
+fn the_head_is_in_the_order_of_the_contract() {
     let text = written(200, &[("Content-Type", "text/plain"), ("X", "y")]);
     assert_eq!(
         text,
@@ -44,7 +44,7 @@ fn the_applications_date_and_server_win_and_its_connection_does_not() {
 }
 
 #[test]
-fn the_client_is_told_what_becomes_of_the_connection() {
+fn the_client_is_told_whether_the_connection_persists() {
     for (persistence, end) in [
         (Persistence::Close, "\r\nConnection: close\r\n\r\n"),
         (Persistence::Implied, "\r\n\r\n"),
@@ -138,7 +138,7 @@ fn framing_is_dropped_where_it_is_forbidden() {
 fn a_response_is_framed_in_one_way_only() {
     let (length, coding, other) = (("Content-Length", "7"), ("transfer-encoding", "chunked"), ("X", "y"));
     let mut head = ResponseHead::default();
-    // One after the other, so that lines are reused where they may be.
+    // One head for all responses, so that lines are reused.
     for (fields, framing) in [
         (&[other, length, other][..], "Content-Length: 7\r\n"),
         (&[other, length, coding, other], "transfer-encoding: chunked\r\n"),
@@ -188,7 +188,7 @@ fn a_205_has_no_length_of_the_applications() {
 }
 
 #[test]
-fn what_connection_names_is_not_sent_without_it() {
+fn fields_named_by_connection_are_not_sent_without_it() {
     for (connection, sent) in [
         ("x-one", "X-Two: 2\r\nX-Three: 3\r\nContent-Length: 4\r\n"),
         ("close, X-ONE ,x-three", "X-Two: 2\r\nContent-Length: 4\r\n"),

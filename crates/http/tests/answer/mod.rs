@@ -47,7 +47,7 @@ pub fn answer<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Answer {
     Answer::Partial
 }
 
-/// What the application gets.
+/// The parts that the application gets.
 fn seen(head: &Head, buffer: &[u8], body: Vec<u8>) -> BTreeMap<String, Vec<u8>> {
     let values = |name: &[u8]| {
         let fields =

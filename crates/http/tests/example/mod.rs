@@ -9,7 +9,7 @@ pub struct Example {
     /// 200: accepted.
     pub status: u16,
     pub bytes: Vec<u8>,
-    /// What the application gets.
+    /// The parts that the application must get.
     pub seen: Vec<(String, Vec<u8>)>,
 }
 
@@ -32,7 +32,7 @@ fn example(line: &str) -> Example {
     Example { rule: rule.to_string(), status: status.parse().expect(line), bytes, seen }
 }
 
-/// The quoted string at the start of a text, and the rest of the text.
+/// The quoted string at the start of `text`, and the remaining text.
 fn string(text: &str) -> (Vec<u8>, &str) {
     let mut bytes = Vec::new();
     let mut rest = text.strip_prefix('"').expect(text);

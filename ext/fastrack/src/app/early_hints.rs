@@ -6,11 +6,11 @@ use rb_sys::VALUE;
 use fastrack_http::{ResponseHead, Version};
 
 use crate::request::{no_request, InFlight};
-use crate::response::take_headers;
+use crate::response::read_headers;
 use crate::ruby::{io_error, protect, ScopedRef, NIL};
 
-/// Sends a 103 with these headers. Returns what is raised for headers that cannot be sent, and an IOError if the app has
-/// hijacked the connection.
+/// Sends a 103 with these headers. Returns an ArgumentError for invalid headers, any exception of the headers' methods, and
+/// an IOError if the app has hijacked the connection.
 pub(crate) fn send_early_hints(
     in_flight: &mut InFlight<'_, '_>,
     ruby: &Ruby,
@@ -19,7 +19,7 @@ pub(crate) fn send_early_hints(
     if in_flight.hijacked != NIL {
         return Err(io_error(ruby, "the response has begun"));
     }
-    // A client of HTTP/1.0 knows no interim responses (RFC 9110 §15.2).
+    // HTTP/1.0 has no interim responses (RFC 9110 §15.2).
     if in_flight.request.head.version != Version::Http11 || !in_flight.writer.is_untouched() {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub(crate) fn send_early_hints(
     let mut block = ScopedRef::NONE;
     let taken = protect(|| {
         // SAFETY: under protect; the closure owns nothing.
-        unsafe { take_headers(headers, &mut head, &mut block) };
+        unsafe { read_headers(headers, &mut head, &mut block) };
     });
     block.end();
     taken.map_err(|raised| raised.into_error(ruby))?;

@@ -13,7 +13,7 @@ pub(crate) fn hijack(in_flight: &mut InFlight<'_, '_>, ruby: &Ruby) -> Result<VA
     }
     let scope = in_flight.thread.scope();
     if in_flight.writer.is_untouched() {
-        // SAFETY: under protect; what the closure borrows it does not own.
+        // SAFETY: under protect; the closure borrows everything and owns nothing.
         protect(|| unsafe { read_ahead(&in_flight.request.content, in_flight.thread) })
             .map_err(|raised| raised.into_error(ruby))?;
     }
@@ -22,7 +22,7 @@ pub(crate) fn hijack(in_flight: &mut InFlight<'_, '_>, ruby: &Ruby) -> Result<VA
     }
     let env = in_flight.env;
     let socket = protect(|| {
-        // SAFETY: under protect; what the closure borrows it does not own.
+        // SAFETY: under protect; the closure borrows everything and owns nothing.
         unsafe { rb_hash_aset(env, interned().hijack_io, socket_object(in_flight)) }
     })
     .map_err(|raised| raised.into_error(ruby))?;

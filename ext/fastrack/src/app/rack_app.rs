@@ -8,11 +8,11 @@ use rb_sys::*;
 use fastrack_engine::{Activity, App, Content, Flow, Request, ResponseWriter};
 use fastrack_http::Version;
 
-use super::interim::go_on;
+use super::interim::send_continue;
 use crate::env::{input, EnvBuilder, Offered};
-use crate::request::{AppThread, Callbacks, InFlight, Stage};
+use crate::request::{AppThread, CallStage, Callbacks, InFlight};
 use crate::response::{
-    switch_protocol, take_headers, take_triple, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
+    read_headers, read_triple, switch_protocol, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
     CONTINUE, NO_FINAL_STATUS,
 };
 use crate::ruby::{
@@ -20,18 +20,18 @@ use crate::ruby::{
     report, report_activity, warn, without_gvl, GcClock, Raised, NIL,
 };
 
-/// What Engine.new was told about the app. The engine's object marks the values, and they never move.
+/// The settings of Engine.new for the app. The engine's object marks the values, so that they never move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AppSettings {
     /// An Array with an env template for each listener.
     pub templates: VALUE,
-    /// How many Arrays for callbacks the templates have.
+    /// Number of callback Arrays in each template.
     pub callbacks: usize,
-    /// Which objects the templates have for their own request.
+    /// The request-bound objects that the templates offer.
     pub offered: Offered,
-    /// Called after each response; or nil.
+    /// A callable for the time after each response; or nil.
     pub after_response: VALUE,
-    /// Called with an exception of the app's and env, returns a response; or nil.
+    /// A callable that makes a response from the app's exception and env; or nil.
     pub error_page: VALUE,
     /// ChunkedTransfer: bodies of unknown length are sent in chunks to HTTP/1.1 clients.
     pub chunked: bool,
@@ -42,13 +42,13 @@ pub(crate) struct AppSettings {
 }
 
 impl AppSettings {
-    /// What the GC must not free.
+    /// The values that the GC must mark.
     pub fn values(&self) -> [VALUE; 3] {
         [self.templates, self.after_response, self.error_page]
     }
 }
 
-/// A Rack app, for one Ruby thread, and the memory that its responses are made in.
+/// A Rack app for one Ruby thread, with the thread's memory for responses.
 ///
 /// INVARIANT: lives on the stack of the thread that runs the engine, so that the GC sees the values in it.
 pub(crate) struct RackApp {
@@ -57,11 +57,11 @@ pub(crate) struct RackApp {
     thread: &'static AppThread,
     buffers: ResponseBuffers,
     env: EnvBuilder,
-    /// Of the last request, until they are called.
+    /// The callbacks of the last request, until they are called.
     callbacks: Callbacks,
-    /// An exception that is not the app's error, to be raised when the engine has returned.
+    /// An exception that is not the app's error. Raised when the engine has returned.
     pending: Option<Error>,
-    /// Where this thread tells whether it waits, beside other threads.
+    /// Receives the GVL waits of this thread, if several threads serve.
     activity: Option<Arc<Activity>>,
 }
 
@@ -79,7 +79,7 @@ impl RackApp {
         }
     }
 
-    /// What must be raised now that the engine has returned.
+    /// The exception to raise, now that the engine has returned.
     pub fn take_pending(&mut self) -> Option<Error> {
         self.pending.take()
     }
@@ -103,29 +103,29 @@ impl RackApp {
             in_flight.env = env;
             let Some(mut code) = self.call_app(in_flight) else { return };
             if code == CONTINUE {
-                go_on(in_flight);
+                send_continue(in_flight);
                 let Some(next) = self.call_app(in_flight) else { return };
                 code = next;
             }
             self.send_response(code, in_flight);
-            in_flight.stage = Stage::Answered;
-            // The same as close_all and collect_callbacks do, but without a protect for each step, which would cost as
-            // much as the step.
+            in_flight.stage = CallStage::Answered;
+            // As in close_all and collect_callbacks, but without a protect for each step, which would double the cost of
+            // the step.
             in_flight.end_scopes();
             while let Some(object) = in_flight.take_open() {
                 call_if_defined(object, interned().id.close);
             }
             self.callbacks.collect(in_flight, self.settings.rack_3);
-            in_flight.stage = Stage::Done;
+            in_flight.stage = CallStage::Done;
         }
     }
 
-    /// Calls the app. Returns the status of its response; None if it has hijacked the connection.
+    /// Calls the app. Returns the status of the response; None if the app has hijacked the connection.
     unsafe fn call_app(&mut self, in_flight: &mut InFlight<'_, '_>) -> Option<u16> {
         // SAFETY: as this function's.
         unsafe {
             let env = in_flight.env;
-            // Until the end of the call only the app's methods use the request.
+            // Until end_call, only methods called by the app use the request.
             self.thread.begin_call(&raw mut *in_flight);
             let result = call(self.app, interned().id.call, &[env]);
             self.thread.end_call();
@@ -133,7 +133,7 @@ impl RackApp {
                 in_flight.body = unsent_body(result);
                 return None;
             }
-            Some(take_triple(result, in_flight))
+            Some(read_triple(result, in_flight))
         }
     }
 
@@ -145,7 +145,7 @@ impl RackApp {
                 raise(rb_eRangeError, NO_FINAL_STATUS);
             }
             head.start(code);
-            let server_headers = take_headers(in_flight.headers, head, &mut in_flight.block);
+            let server_headers = read_headers(in_flight.headers, head, &mut in_flight.block);
             if server_headers.protocol != NIL {
                 switch_protocol(server_headers.protocol, in_flight.env, head);
             }
@@ -163,14 +163,14 @@ impl RackApp {
         }
     }
 
-    /// Answers an error of the app's with the error page.
+    /// Answers an error of the app with the error page.
     fn send_error_page(&mut self, in_flight: &mut InFlight<'_, '_>) {
         let (page, env) = (self.settings.error_page, in_flight.env);
         let result = protect(|| {
             // SAFETY: under protect. This closure borrows everything, and owns nothing.
             unsafe {
                 let result = call(page, interned().id.call, &[in_flight.error, env]);
-                let code = take_triple(result, in_flight);
+                let code = read_triple(result, in_flight);
                 self.send_response(code, in_flight);
             }
         });
@@ -178,7 +178,7 @@ impl RackApp {
         self.close_all(in_flight);
     }
 
-    /// Closes what is still open after the response.
+    /// Closes the objects that are still open after the response.
     fn close_all(&mut self, in_flight: &mut InFlight<'_, '_>) {
         in_flight.end_scopes();
         while let Some(object) = in_flight.take_open() {
@@ -195,7 +195,7 @@ impl RackApp {
         self.handle(collected, in_flight.env);
     }
 
-    /// Reports an error of the app's. Keeps any other exception as pending.
+    /// Reports an error of the app. Stores any other exception as pending.
     fn handle<T>(&mut self, result: Result<T, Raised>, env: VALUE) {
         match result {
             Ok(_) => {}
@@ -214,7 +214,7 @@ impl RackApp {
     fn check_interrupts(&mut self) -> Flow {
         // SAFETY: under protect, and owning nothing.
         match protect(|| unsafe { rb_thread_check_ints() }) {
-            // What a trap raises is for the caller of run, whatever its class.
+            // An exception of a trap, of any class, is for the caller of run.
             Err(Raised::Ruby(error)) => self.pending = Some(error),
             other => self.handle(other, NIL),
         }
@@ -242,7 +242,7 @@ impl App for RackApp {
     fn begin(&mut self, thread: usize, activity: &Arc<Activity>) {
         self.thread.set_number(thread);
         let activity = self.activity.insert(Arc::clone(activity));
-        // SAFETY: it is forgotten when this is dropped, in the same thread.
+        // SAFETY: `drop` of this RackApp forgets the activity, in the same thread.
         unsafe { report_activity(Arc::as_ptr(activity)) };
     }
 
@@ -255,11 +255,11 @@ impl App for RackApp {
         let is_app_error = in_flight.note_error(&result);
         self.handle(result, in_flight.env);
         self.close_all(&mut in_flight);
-        let is_unanswered = in_flight.stage == Stage::Answering && in_flight.writer.is_untouched();
+        let is_unanswered = in_flight.stage == CallStage::Answering && in_flight.writer.is_untouched();
         if is_app_error && is_unanswered && self.settings.error_page != NIL {
             self.send_error_page(&mut in_flight);
         }
-        if in_flight.env != NIL && in_flight.stage != Stage::Done {
+        if in_flight.env != NIL && in_flight.stage != CallStage::Done {
             self.collect_callbacks(&mut in_flight);
         }
         in_flight.writer.count_gc(GcClock::end_request());
@@ -309,7 +309,7 @@ impl App for RackApp {
     }
 
     fn trim_memory(&mut self) -> Flow {
-        // What the app has read and sent is garbage, and young. Whoever has switched the GC off wants none here either.
+        // The bodies of past requests are young garbage. If the app has disabled the GC, no collection is made here either.
         let code = c"GC.disable or begin; GC.enable; GC.start(full_mark: false); end";
         // SAFETY: under protect, and owning nothing; the code ends with NUL.
         let collected = protect(|| unsafe { rb_eval_string(code.as_ptr()) });

@@ -1,7 +1,7 @@
-//! Fastrack::BodySource: reads a request's body that is still coming in (StreamBody=true).
+//! Fastrack::BodySource: reads a request's body while it arrives (StreamBody=true).
 //!
-//! The app may keep the object, or use it in another thread. It can be read only until the request has been answered,
-//! and only in the thread that answers it.
+//! The app may keep the object, or use the object in another thread. But only the thread that answers the request can read
+//! the body, and only until the request has been answered.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,9 +18,9 @@ use crate::ruby::{call, interned, io_error, protect, string, without_gvl, NIL};
 struct BodySource {
     /// Null once the request has been answered.
     ///
-    /// INVARIANT: what it points to stays there until [`SourceScope::end`].
+    /// INVARIANT: the stream stays at this address until [`SourceScope::end`].
     stream: AtomicPtr<BodyStream<'static>>,
-    /// The Ruby thread that answers the request. It is not freed before that is done.
+    /// The Ruby thread that answers the request. Ruby does not free the Thread before the request has been answered.
     thread: VALUE,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("read", method!(BodySource::read, 1))
 }
 
-/// The time in which a source can be read: the BodySource, or nil. Lives on the stack, where the GC sees it.
+/// The period in which a source can be read. Holds the BodySource, or nil. Lives on the stack, where the GC sees the value.
 pub(crate) struct SourceScope(VALUE);
 
 impl SourceScope {
@@ -39,9 +39,9 @@ impl SourceScope {
     /// Makes an input that reads from the stream until [`end`](Self::end).
     ///
     /// # Safety
-    /// The stream stays where it is until the end, which the caller sees to even if this or anything later raises.
+    /// The stream does not move before [`end`](Self::end). The caller calls `end` even if this function, or later code, raises.
     pub unsafe fn begin(&mut self, stream: &BodyStream<'_>, rack_3: bool) -> VALUE {
-        // SAFETY: as this function's; the source is on the stack until the input holds it. The GVL is held.
+        // SAFETY: as this function's; the source is on the stack until the input refers to it. The GVL is held.
         unsafe {
             let pointer = (&raw const *stream).cast_mut().cast::<BodyStream<'static>>();
             let source = BodySource { stream: AtomicPtr::new(pointer), thread: rb_thread_current() };
@@ -54,7 +54,7 @@ impl SourceScope {
     /// From now on reading raises IOError.
     pub fn end(&mut self) {
         if self.0 == NIL {
-            // Nearly always: converting nil would make an error with a message.
+            // The common case. Converting nil would format an error message.
             return;
         }
         // SAFETY: the slot keeps the object alive.
@@ -66,21 +66,21 @@ impl SourceScope {
 }
 
 impl BodySource {
-    /// `read(most)`: from 1 to `most` bytes of the body as a binary String, as soon as there are any; nil at its end.
+    /// `read(max)`: from 1 to `max` bytes of the body as a binary String, as soon as any have arrived; nil at the end.
     ///
-    /// Raises EOFError if the client has gone before the end. Raises IOError if the body breaks a rule or is too slow,
-    /// after the request has been answered, and in another thread.
-    fn read(ruby: &Ruby, this: &Self, most: usize) -> Result<Option<Value>, Error> {
+    /// Raises EOFError if the client has gone before the end. Raises IOError if the body is invalid or too slow, after the
+    /// request has been answered, and in another thread.
+    fn read(ruby: &Ruby, this: &Self, max: usize) -> Result<Option<Value>, Error> {
         loop {
             let mut piece = Ok(NIL);
-            let progress = this.stream(ruby)?.read(most.max(1), &mut |bytes| {
+            let progress = this.stream(ruby)?.read(max.max(1), &mut |bytes| {
                 // SAFETY: under protect, and owning nothing.
                 piece = protect(|| unsafe { string(bytes) });
             });
             match progress {
                 Ok(BodyRead::Taken) => {
                     let piece = piece.map_err(|raised| raised.into_error(ruby))?;
-                    // SAFETY: a String that was just made, and has been on the stack since.
+                    // SAFETY: a new String, on the stack since its creation.
                     return Ok(Some(unsafe { Value::from_raw(piece) }));
                 }
                 Ok(BodyRead::End) => return Ok(None),
@@ -93,7 +93,7 @@ impl BodySource {
         }
     }
 
-    /// Waits for the client without the GVL. Traps run here, and what they raise is returned.
+    /// Waits for the client without the GVL. Runs traps, and returns their exceptions.
     fn wait(&self, ruby: &Ruby) -> Result<(), Error> {
         let stream = self.stream(ruby)?;
         without_gvl(&mut || stream.wait());
@@ -106,13 +106,13 @@ impl BodySource {
         if pointer.is_null() {
             return Err(io_error(ruby, "the body can be read only until its request has been answered"));
         }
-        // Not the native thread, which changes with RUBY_MN_THREADS=1.
-        // SAFETY: needs the GVL, of which `ruby` is the proof.
+        // The native thread would be wrong: it changes with RUBY_MN_THREADS=1.
+        // SAFETY: needs the GVL; `ruby` is the proof.
         if self.thread != unsafe { rb_thread_current() } {
             return Err(io_error(ruby, "the body can be read only in the thread that answers its request"));
         }
-        // SAFETY: not null, so the scope has not ended. Only this thread ends it, which takes Ruby code that runs here:
-        // after any, the caller asks again.
+        // SAFETY: the pointer is not null, so the scope has not ended. Only Ruby code in this thread can end the scope. The
+        // caller calls `stream` again after running Ruby code.
         Ok(unsafe { &*pointer })
     }
 }

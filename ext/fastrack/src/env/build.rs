@@ -5,14 +5,14 @@ use rb_sys::*;
 use fastrack_engine::{Content, Request};
 use fastrack_http::{Framing, KnownName, Version};
 
-use crate::env::own_calls::{Offered, OwnCalls};
+use crate::env::leading_values::LeadingValues;
 use crate::env::remote_addr::RemoteAddrCache;
+use crate::env::request_bound::{Offered, RequestBoundObjects};
 use crate::env::templates::{EnvTemplates, TemplateKey};
-use crate::env::values::FirstValues;
 use crate::env::{headers, protocol, server_name};
 use crate::ruby::{format_into, interned, string, NIL};
 
-/// Makes envs, and keeps what they have in common.
+/// Builds the envs of one thread's requests, and caches their common parts.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct EnvBuilder {
@@ -20,40 +20,40 @@ pub(crate) struct EnvBuilder {
     remote_addrs: RemoteAddrCache,
     /// Rack 3.1 or later.
     rack_3_1: bool,
-    /// How many Arrays for callbacks envs have.
+    /// Number of callback Arrays in each env.
     callbacks: usize,
-    own_calls: OwnCalls,
+    request_bound: RequestBoundObjects,
 }
 
 impl EnvBuilder {
-    /// `templates` is an Array with one template for each listener that a connection may have come by.
+    /// `templates` is an Array with one template for each listener.
     pub fn new(templates: VALUE, rack_3_1: bool, callbacks: usize, offered: Offered) -> Self {
         EnvBuilder {
             templates: EnvTemplates::new(templates),
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             callbacks,
-            own_calls: OwnCalls::new(&offered),
+            request_bound: RequestBoundObjects::new(&offered),
         }
     }
 
-    /// The env of the request with this number. `input` replaces the template's unless it is nil.
+    /// The env of the request with this number. A nil `input` leaves the template's input.
     pub unsafe fn build(&mut self, request: &Request<'_>, number: usize, input: VALUE) -> VALUE {
         let interned = interned();
         let head = request.head;
         // SAFETY: as this function's; all values are on the stack or in the Hash.
         unsafe {
             let (template, has_header_keys) = self.templates.find(&TemplateKey::of(request.listener, head));
-            let mut values = FirstValues::new();
-            // Not shared, not even empty ones: an app may keep its request's, and add to it when that is over.
+            let mut values = LeadingValues::new();
+            // Each request gets its own Arrays: an app may keep one, and add to it when the request is over.
             for _ in 0..self.callbacks {
                 values.push(rb_ary_new_capa(0));
             }
-            self.own_calls.make(number, |value| values.push(value));
+            self.request_bound.make(number, |value| values.push(value));
             self.add_target_and_peer(&mut values, request);
             let host = if has_header_keys { headers::add_known(&mut values, request) } else { NIL };
             server_name::add(&mut values, request, host);
-            add_rare(&mut values, request);
+            add_optional(&mut values, request);
             let env = values.copy_into_dup(template);
             headers::set_others(env, request, has_header_keys);
             if head.has(KnownName::Upgrade) && self.rack_3_1 {
@@ -75,7 +75,7 @@ impl EnvBuilder {
         }
     }
 
-    /// Before Rack 3.1 the SPEC has no PATH_INFO for `OPTIONS *`: empty, as Unicorn has it.
+    /// PATH_INFO. The SPEC before Rack 3.1 has none for `OPTIONS *`: empty, as in Unicorn.
     fn path_info<'a>(&self, request: &Request<'a>) -> &'a [u8] {
         match request.path {
             b"*" if !self.rack_3_1 => b"",
@@ -83,8 +83,8 @@ impl EnvBuilder {
         }
     }
 
-    /// In the order of a template's request keys.
-    unsafe fn add_target_and_peer(&mut self, values: &mut FirstValues, request: &Request<'_>) {
+    /// Adds the values of a template's request keys, in their order.
+    unsafe fn add_target_and_peer(&mut self, values: &mut LeadingValues, request: &Request<'_>) {
         let head = request.head;
         // SAFETY: under protect; all values are on the stack.
         unsafe {
@@ -96,36 +96,36 @@ impl EnvBuilder {
                 values.push(address);
                 values.push(port);
             } else {
-                values.push_unchanged();
-                values.push_unchanged();
+                values.keep_template_value();
+                values.keep_template_value();
             }
         }
     }
 }
 
-/// In the order of a template's rare keys, after those of [`server_name`].
-unsafe fn add_rare(values: &mut FirstValues, request: &Request<'_>) {
+/// Adds the values of a template's optional keys, in their order. [`server_name::add`] has added the first two.
+unsafe fn add_optional(values: &mut LeadingValues, request: &Request<'_>) {
     let interned = interned();
     let head = request.head;
     // SAFETY: under protect; all values are on the stack.
     unsafe {
         match head.query.of_buffer(request.bytes) {
-            b"" => values.push_unchanged(),
+            b"" => values.keep_template_value(),
             query => values.push(string(query)),
         }
-        // Most have not waited, as far as the clock tells. The others' Floats are no objects on the heap (flonum).
+        // Most requests have waited 0 µs. Other times need no object on the heap: small Floats are immediate (flonum).
         match request.queue_time {
-            0 => values.push_unchanged(),
+            0 => values.keep_template_value(),
             micros => values.push(rb_float_new(micros as f64 / 1_000_000.0)),
         }
         match head.version {
-            Version::Http11 => values.push_unchanged(),
+            Version::Http11 => values.keep_template_value(),
             Version::Http10 => values.push(interned.http_10),
         }
     }
 }
 
-/// A chunked body gets a CONTENT_LENGTH (RFC 9112 §7.1.3). One that is still coming in has no length yet:
+/// Sets the CONTENT_LENGTH of a chunked body (RFC 9112 §7.1.3). A body that is still arriving has no length yet: then
 /// HTTP_TRANSFER_ENCODING tells the app that there is a body.
 unsafe fn set_chunked_length(env: VALUE, content: &Content<'_>) {
     let interned = interned();

@@ -9,12 +9,12 @@ use fastrack_engine::Content;
 
 use crate::ruby::{call, interned, raise_errno, string, NIL};
 
-/// The input of a body that has come whole; nil where the template's empty input will do.
+/// The input of a complete body; nil if the template's empty input will do.
 pub(crate) unsafe fn input(content: &Content<'_>) -> VALUE {
     match content {
-        // A body that is still coming in is read through a BodySource.
+        // A BodySource reads a body that is still arriving.
         Content::None | Content::Stream(_) => NIL,
-        // SAFETY: as this function's; the String is on the stack until the object holds it.
+        // SAFETY: as this function's; the String is on the stack until the object refers to it.
         Content::Memory(bytes) => unsafe {
             let string = string(bytes);
             rb_class_new_instance(1, &string, interned().string_io)
@@ -24,10 +24,10 @@ pub(crate) unsafe fn input(content: &Content<'_>) -> VALUE {
     }
 }
 
-/// Gives Ruby a copy of the descriptor, to make a Tempfile of.
+/// A Ruby object for the body in `file`, with a copy of the descriptor.
 unsafe fn temporary_file(file: &File) -> VALUE {
-    // SAFETY: under protect, with the GVL. The copy is a plain number before Ruby is called, so that no frame owns it;
-    // Ruby's side closes it if it fails.
+    // SAFETY: under protect, with the GVL. The copy is a plain number before Ruby is called, so that no frame owns a
+    // descriptor. SpooledBody closes the descriptor if it fails.
     unsafe {
         let fd = match file.try_clone() {
             Ok(copy) => copy.into_raw_fd(),

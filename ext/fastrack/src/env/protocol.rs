@@ -7,8 +7,8 @@ use fastrack_http::{KnownName, Version};
 
 use crate::ruby::{string, NIL};
 
-/// An Array of Strings, or nil if the request offers none. Upgrade alone is no offer: a proxy may have passed it on
-/// without knowing it, so Connection has to name it.
+/// An Array of Strings, or nil if the request offers no protocol. Upgrade is an offer only if Connection names it: a proxy
+/// that does not know Upgrade may have forwarded the field.
 pub(crate) unsafe fn offered(request: &Request<'_>) -> VALUE {
     let head = request.head;
     let values = |name| {

@@ -6,30 +6,30 @@ use rb_sys::*;
 
 use crate::ruby::{format_into, string};
 
-/// How many ports are kept: behind a proxy, or on kept connections, the same ones come again and again.
-const PORTS: usize = 64;
+/// Number of cached ports: behind a proxy, or on persistent connections, ports recur.
+const CACHED_PORTS: usize = 64;
 
-/// The text of the last address, and the Strings of the last port of each remainder by [`PORTS`], which are frozen: many envs
-/// share them. Each env has its own String of the address, which the app may change, as under Puma and Unicorn.
+/// Caches the text of the last address, and Strings of ports, indexed by port modulo [`CACHED_PORTS`]. Envs share the Strings
+/// of ports, which are frozen. Each env gets a new String of the address: the app may change it, as in Puma and Unicorn.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct RemoteAddrCache {
     ip: IpAddr,
-    text: [u8; LONGEST],
+    text: [u8; MAX_ADDRESS_LEN],
     len: usize,
-    ports: [Option<(u16, VALUE)>; PORTS],
+    ports: [Option<(u16, VALUE)>; CACHED_PORTS],
 }
 
-/// In bytes; an IPv6 address that has an IPv4 address in it.
-const LONGEST: usize = 48;
+/// Maximum length of an address's text, in bytes: an IPv6 address with an IPv4 address in it.
+const MAX_ADDRESS_LEN: usize = 48;
 
 impl RemoteAddrCache {
     pub fn new() -> Self {
         let mut new = RemoteAddrCache {
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
-            text: [0; LONGEST],
+            text: [0; MAX_ADDRESS_LEN],
             len: 0,
-            ports: [None; PORTS],
+            ports: [None; CACHED_PORTS],
         };
         new.format(new.ip);
         new
@@ -40,21 +40,21 @@ impl RemoteAddrCache {
         self.len = format_into(&mut self.text, ip).len();
     }
 
-    /// Address and port.
+    /// The Strings of the peer's address and port.
     pub unsafe fn strings(&mut self, peer: SocketAddr) -> (VALUE, VALUE) {
         if self.ip != peer.ip() {
             self.format(peer.ip());
         }
         // SAFETY: as this function's.
         let address = unsafe { string(&self.text[..self.len]) };
-        let place = &mut self.ports[usize::from(peer.port()) % PORTS];
-        let port = match *place {
+        let slot = &mut self.ports[usize::from(peer.port()) % CACHED_PORTS];
+        let port = match *slot {
             Some((number, string)) if number == peer.port() => string,
             _ => {
                 let mut text = [0; 5];
                 // SAFETY: as this function's.
                 let string = unsafe { rb_obj_freeze(string(format_into(&mut text, peer.port()))) };
-                *place = Some((peer.port(), string));
+                *slot = Some((peer.port(), string));
                 string
             }
         };

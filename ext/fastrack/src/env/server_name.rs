@@ -5,27 +5,27 @@ use rb_sys::*;
 use fastrack_engine::Request;
 use fastrack_http::{split_authority, KnownName};
 
-use crate::env::values::FirstValues;
+use crate::env::leading_values::LeadingValues;
 use crate::ruby::{interned, string, NIL};
 
-/// Adds both, in the order of a template's rare keys. They stay the listener's if the request names no host. `host` is the value that
-/// Host has in the template's entries, or nil.
-pub(super) unsafe fn add(values: &mut FirstValues, request: &Request<'_>, host: VALUE) {
+/// Adds both values, in the order of a template's optional keys. If the request names no host, the template's values stay.
+/// `host` is the String already added for Host, or nil.
+pub(super) unsafe fn add(values: &mut LeadingValues, request: &Request<'_>, host: VALUE) {
     let head = request.head;
     // An absolute target overrides Host (RFC 9112 §3.2.2).
     let Some(authority) = head.authority.or_else(|| head.value(KnownName::Host)) else {
-        values.push_unchanged();
-        return values.push_unchanged();
+        values.keep_template_value();
+        return values.keep_template_value();
     };
     let authority = authority.of_buffer(request.bytes);
     let (name, port) = split_authority(authority);
     let is_host = host != NIL && head.authority.is_none();
     // SAFETY: as this function's; all values are on the stack.
     unsafe {
-        // As under Puma and Unicorn one String is both where that is all of Host.
+        // As in Puma and Unicorn, a Host without a port shares its String with SERVER_NAME.
         values.push(if is_host && name.len() == authority.len() { host } else { string(name) });
         match port {
-            b"" if is_host => values.push_unchanged(),
+            b"" if is_host => values.keep_template_value(),
             b"" => values.push(if names_https(request) { interned().port_443 } else { interned().port_80 }),
             port => values.push(string(port)),
         }

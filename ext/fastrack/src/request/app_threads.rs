@@ -1,4 +1,4 @@
-//! The Ruby threads that run apps, and which of them has a request.
+//! The Ruby threads that run apps, and their current requests.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,12 @@ use fastrack_engine::Control;
 use crate::request::in_flight::{AppThread, InFlight};
 use crate::ruby::io_error;
 
-/// All entries, those in use and those that wait for another thread. So there are never more than threads have run apps at
-/// a time, however many engines come and go.
-static ALL: Mutex<Vec<&'static AppThread>> = Mutex::new(Vec::new());
+/// All entries, in use or free. Threads of later engines reuse free entries, so that the number of entries is the greatest
+/// number of threads that ran apps at the same time.
+static APP_THREADS: Mutex<Vec<&'static AppThread>> = Mutex::new(Vec::new());
 
 fn all() -> MutexGuard<'static, Vec<&'static AppThread>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    APP_THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The current thread's entry, while it runs an engine's app.
@@ -36,7 +36,7 @@ impl Drop for Entered {
 }
 
 impl AppThread {
-    /// An entry for the current thread and the engine of this `control`.
+    /// An entry for the current thread and the engine with this `control`.
     pub fn enter(ruby: &Ruby, control: &Arc<Control>) -> Entered {
         let mut all = all();
         let free = all.iter().find(|entry| entry.thread.load(Ordering::Relaxed) == 0).copied();
@@ -50,13 +50,13 @@ impl AppThread {
         Entered(entry)
     }
 
-    /// The thread that has the request with this number; None when that is over.
+    /// The thread of the request with this number; None if the request is over.
     pub fn of_request(number: usize) -> Option<&'static AppThread> {
         all().iter().find(|entry| entry.request() == number).copied()
     }
 
-    /// Works on this thread's request, for which it is calling the app. Ruby code that the work runs does not find the
-    /// request. After such code the work checks its [`Scope`](crate::request::in_flight::Scope).
+    /// Runs `work` on this thread's request while the thread is calling the app. Ruby code run by `work` does not find the
+    /// request. After such code, `work` checks its [`Scope`](crate::request::in_flight::Scope).
     ///
     /// Returns an IOError if there is no such request, or if this is not the current thread.
     pub fn with_request<T>(
@@ -69,10 +69,10 @@ impl AppThread {
         }
         let scope = self.scope();
         let pointer = self.in_flight.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: if it is not null the app is being called in this thread, which keeps the request where it is; and
-        // the pointer is the only one.
+        // SAFETY: if the pointer is not null, this thread is calling the app, so that the request does not move. No other
+        // pointer to the request is in use.
         let result = unsafe { pointer.as_mut() }.map(work);
-        // `work` returns what Ruby raises, so that this is always reached.
+        // `work` returns exceptions instead of raising, so that this line is always reached.
         if !scope.is_over() {
             self.in_flight.store(pointer, Ordering::Relaxed);
         }
@@ -85,6 +85,6 @@ pub(crate) fn no_request(ruby: &Ruby) -> Error {
 }
 
 fn current_thread(_ruby: &Ruby) -> usize {
-    // SAFETY: needs the GVL, of which `_ruby` is the proof.
+    // SAFETY: needs the GVL; `_ruby` is the proof.
     unsafe { rb_thread_current() as usize }
 }

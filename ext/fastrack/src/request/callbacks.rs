@@ -1,5 +1,5 @@
-//! What the app wants called after the response: rack.after_reply (as Puma and unicorn have it) and
-//! rack.response_finished (Rack 3 SPEC).
+//! Callbacks of the app after the response: rack.after_reply (as in Puma and unicorn) and rack.response_finished (Rack 3
+//! SPEC).
 
 use std::ffi::c_int;
 
@@ -9,11 +9,11 @@ use crate::env::callback_keys;
 use crate::request::in_flight::InFlight;
 use crate::ruby::{call, interned, is_array, protect, Raised, NIL, UNDEF};
 
-/// The callbacks of one request, until they are called.
+/// The callbacks of one request, before their call.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct Callbacks {
-    /// nil: there are no callbacks.
+    /// The request's env; nil without callbacks.
     env: VALUE,
     status: VALUE,
     headers: VALUE,
@@ -28,7 +28,7 @@ impl Callbacks {
     pub const NONE: Self =
         Callbacks { env: NIL, status: NIL, headers: NIL, error: NIL, after_reply: NIL, finished: NIL };
 
-    /// Finds and keeps a request's callbacks. With Rack 2 env has rack.after_reply only.
+    /// Collects a request's callbacks. With Rack 2, the server offers rack.after_reply only.
     pub unsafe fn collect(&mut self, in_flight: &mut InFlight<'_, '_>, rack_3: bool) {
         let env = in_flight.env;
         let interned = interned();
@@ -57,7 +57,7 @@ impl Callbacks {
         self.env != NIL
     }
 
-    /// Calls all of them, even if some raise. `done` gets the result of each, and env.
+    /// Calls all callbacks, even if some raise. `done` receives the result of each, and env.
     pub fn call(self, mut done: impl FnMut(Result<VALUE, Raised>, VALUE)) {
         for index in 0..len(self.after_reply) {
             done(call_entry(self.after_reply, index, &[]), self.env);
@@ -70,11 +70,11 @@ impl Callbacks {
     }
 }
 
-/// The values of [`callback_keys`] if they are still env's first entries, as in its template; else undef. Looking two
-/// keys up in a Hash would take ten times as long.
+/// The values of [`callback_keys`] that are still env's first entries, as in the template; undef for other keys. Looking
+/// two keys up in a Hash would take ten times as long.
 unsafe fn first_entries(env: VALUE) -> [VALUE; 2] {
     let mut values = [UNDEF; 2];
-    // SAFETY: under protect. rb_hash_tbl gives the Hash a table if it has none (RHASH_TBL); the callback calls nothing.
+    // SAFETY: under protect. rb_hash_tbl adds a table to a Hash without one (RHASH_TBL). The callback calls no Ruby code.
     unsafe {
         let table = rb_hash_tbl(env, c"".as_ptr(), 0);
         rb_st_foreach(table, Some(note_entry), (&raw mut values) as st_data_t);
@@ -82,9 +82,9 @@ unsafe fn first_entries(env: VALUE) -> [VALUE; 2] {
     values
 }
 
-/// Called for each entry from the first one on, until one has another key.
+/// Called for each entry in order, until an entry has another key.
 unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_t) -> c_int {
-    // SAFETY: `first_entries` passes this, and does not use it until the loop is over.
+    // SAFETY: `first_entries` passes `data`, and does not use the values until the loop is over.
     let values = unsafe { &mut *(data as *mut [VALUE; 2]) };
     let Some(index) = callback_keys().iter().position(|known| *known == key as VALUE) else {
         return st_retval::ST_STOP as c_int;
@@ -94,7 +94,7 @@ unsafe extern "C" fn note_entry(key: st_data_t, value: st_data_t, data: st_data_
     (if is_last { st_retval::ST_STOP } else { st_retval::ST_CONTINUE }) as c_int
 }
 
-/// The Array, which is looked up if it is undef; nil if it is none, or empty.
+/// `array`, or env's value of `key` if `array` is undef; nil if the value is not an Array, or empty.
 unsafe fn unless_empty(array: VALUE, env: VALUE, key: VALUE) -> VALUE {
     // SAFETY: under protect; `env` is a Hash and `key` a frozen String.
     unsafe {
@@ -116,6 +116,6 @@ fn len(array: VALUE) -> isize {
 }
 
 fn call_entry(array: VALUE, index: isize, arguments: &[VALUE]) -> Result<VALUE, Raised> {
-    // SAFETY: under protect, and owning nothing. The Array may have become shorter: rb_ary_entry allows for that.
+    // SAFETY: under protect, and owning nothing. rb_ary_entry checks the index: the Array may have become shorter.
     protect(|| unsafe { call(rb_ary_entry(array, index as _), interned().id.call, arguments) })
 }

@@ -1,4 +1,4 @@
-//! One request in progress, and the Ruby thread that answers it.
+//! A request in progress, and the Ruby thread that answers the request.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,43 +10,43 @@ use fastrack_engine::{Control, Request, ResponseWriter};
 use crate::env::SourceScope;
 use crate::ruby::{exception, is_app_error, raise, Raised, ScopedRef, NIL};
 
-/// All that belongs to one request in progress. Values are nil where there is none.
+/// The state of one request in progress. Unset values are nil.
 ///
 /// INVARIANT: lives on the stack, where the GC sees the values in it.
 pub(crate) struct InFlight<'a, 'e> {
     pub request: &'a Request<'a>,
     pub writer: &'a mut ResponseWriter<'e>,
     pub thread: &'static AppThread,
-    /// That of its request in this process.
+    /// The request's number in this process.
     pub number: usize,
     pub env: VALUE,
-    /// The input of a large body, or of one that is still coming in, while its close is due.
+    /// The input of a large body, or of a body that is still arriving, until it is closed.
     pub input: VALUE,
-    /// Lends the app a body that is still coming in.
+    /// Lends the app a body that is still arriving.
     pub source: SourceScope,
     /// Lends the server's state to the block of an iteration.
     pub block: ScopedRef,
     /// The socket, once the app has hijacked the connection.
     pub hijacked: VALUE,
-    /// The socket of a streaming body, while that is being called.
+    /// The socket of a streaming body, during the body's call.
     pub stream: VALUE,
-    /// The response's body, while its close is due.
+    /// The response's body, until it is closed.
     pub body: VALUE,
     pub status: VALUE,
     pub headers: VALUE,
-    /// The first exception.
+    /// The first exception of the request.
     pub error: VALUE,
-    pub stage: Stage,
+    pub stage: CallStage,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CallStage {
     /// The app is being called, or its response sent.
     Answering,
     /// The response has been sent.
     Answered,
-    /// Everything is closed, and the callbacks are collected.
+    /// Body, input and stream are closed, and the callbacks are collected.
     Done,
 }
 
@@ -71,32 +71,33 @@ impl<'a, 'e> InFlight<'a, 'e> {
             status: NIL,
             headers: NIL,
             error: NIL,
-            stage: Stage::Answering,
+            stage: CallStage::Answering,
         }
     }
 
-    /// The iteration is over: its block finds nothing any more.
+    /// Ends an iteration: from now on the iteration's block raises.
     pub fn end_block(&mut self) {
         self.block.end();
         self.thread.end_scope();
     }
 
-    /// The request has been answered: a block or input that was kept finds nothing any more.
+    /// Ends the request's scopes once the request has been answered: from now on a block or input that the app has kept
+    /// raises.
     pub fn end_scopes(&mut self) {
         self.end_block();
         self.source.end();
     }
 
-    /// The next object to call close on. A large body's file is closed without waiting for the GC, because a busy
-    /// server would have hundreds open by then. A streaming body's socket is closed if its call has failed: the client
-    /// would wait for the rest.
+    /// The next object to call close on. A large body's file is closed without waiting for the GC, because a busy server
+    /// would have hundreds of open files by then. A streaming body's socket is closed if the body's call has failed: the
+    /// client would wait for more data.
     pub fn take_open(&mut self) -> Option<VALUE> {
         let slots = [&mut self.body, &mut self.input, &mut self.stream];
         let open = slots.into_iter().find(|slot| **slot != NIL)?;
         Some(std::mem::replace(open, NIL))
     }
 
-    /// Keeps the first exception; whether this is an error of the app's.
+    /// Stores the first exception. Returns whether `result` is an error of the app.
     pub fn note_error<T>(&mut self, result: &Result<T, Raised>) -> bool {
         let Err(Raised::Ruby(error)) = result else { return false };
         if self.error == NIL {
@@ -106,7 +107,7 @@ impl<'a, 'e> InFlight<'a, 'e> {
     }
 }
 
-/// Nobody finds the request any more, even where a panic of the server's own ends it outside of protect.
+/// Ends the call and the scopes, even if a panic outside of protect ends the request.
 impl Drop for InFlight<'_, '_> {
     fn drop(&mut self) {
         self.thread.end_call();
@@ -116,29 +117,29 @@ impl Drop for InFlight<'_, '_> {
 
 /// A Ruby thread that runs the app.
 ///
-/// It is used with the GVL only; the atomics are for the compiler. It is never freed: a Fiber that was left in the
-/// middle of a request may be resumed at any time.
+/// Used with the GVL only; the atomics are for the compiler. Never freed: Ruby may resume an abandoned Fiber of a request at
+/// any time.
 #[derive(Debug, Default)]
 pub(crate) struct AppThread {
-    /// The Thread; 0 while none uses this.
+    /// The Thread; 0 if the entry is free.
     pub(super) thread: AtomicUsize,
-    /// Its number for the engine.
+    /// The engine's number of the thread.
     number: AtomicUsize,
-    /// The request for which the app is being called; null while there is none, or while something works on it.
+    /// The request for which the app is being called; null without a call, and while a method works on the request.
     pub(super) in_flight: AtomicPtr<InFlight<'static, 'static>>,
     /// Grows when a request or an iteration begins or ends.
     generation: AtomicU64,
-    /// The number of its request, until its callbacks are also over; else 0.
+    /// The number of the current request, until the request's callbacks have returned; else 0.
     request: AtomicUsize,
-    /// Its engine's.
+    /// The control of the thread's engine.
     control: Mutex<Weak<Control>>,
 }
 
-/// The number of the last request of this process.
-static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+/// The number of this process's last request.
+static LAST_NUMBER: AtomicUsize = AtomicUsize::new(0);
 
 impl AppThread {
-    /// From now on this runs the app of that engine.
+    /// Assigns the thread to the engine with this `control`.
     pub(super) fn set_control(&self, control: &Arc<Control>) {
         *self.weak_control() = Arc::downgrade(control);
     }
@@ -147,20 +148,20 @@ impl AppThread {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// None once its engine was released.
+    /// None once the engine has been released.
     fn control(&self) -> Option<Arc<Control>> {
         self.weak_control().upgrade()
     }
 
-    /// A request begins. Returns its number.
+    /// Starts a request. Returns the request's number.
     pub fn begin_request(&self) -> usize {
-        let number = REQUESTS.load(Ordering::Relaxed) + 1;
-        REQUESTS.store(number, Ordering::Relaxed);
+        let number = LAST_NUMBER.load(Ordering::Relaxed) + 1;
+        LAST_NUMBER.store(number, Ordering::Relaxed);
         self.request.store(number, Ordering::Relaxed);
         number
     }
 
-    /// The request and its callbacks are over.
+    /// Ends the request. To be called after the callbacks.
     pub fn end_request(&self) {
         self.request.store(0, Ordering::Relaxed);
     }
@@ -169,12 +170,12 @@ impl AppThread {
         self.request.load(Ordering::Relaxed)
     }
 
-    /// Whether the client whose request this thread has has left.
+    /// Whether the client of this thread's request has left.
     pub fn is_client_gone(&self) -> bool {
         self.control().is_none_or(|control| control.is_client_gone(self.number()))
     }
 
-    /// Sets the time limit of the request that this thread has, in milliseconds from now; 0 is none.
+    /// Sets the time limit of this thread's request, in milliseconds from now; 0 is no limit.
     pub fn allow(&self, millis: u64) {
         self.control().into_iter().for_each(|control| control.allow(self.number(), millis));
     }
@@ -187,23 +188,22 @@ impl AppThread {
         self.number.store(number, Ordering::Relaxed);
     }
 
-    /// The app is about to be called.
+    /// Makes the request available to methods called by the app.
     ///
     /// # Safety
-    /// Needs the GVL only. Until [`end_call`](Self::end_call) nobody else uses what the pointer refers to, and it stays
-    /// where it is.
+    /// Needs the GVL only. Until [`end_call`](Self::end_call), the request does not move, and no other code uses it.
     pub unsafe fn begin_call(&self, in_flight: *mut InFlight<'_, '_>) {
         self.end_scope();
         self.in_flight.store(in_flight.cast(), Ordering::Relaxed);
     }
 
-    /// The app has returned or raised.
+    /// Ends the availability of the request. To be called when the app has returned or raised.
     pub fn end_call(&self) {
         self.end_scope();
         self.in_flight.store(std::ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// An iteration is over.
+    /// Ends the current [`Scope`].
     pub fn end_scope(&self) {
         self.generation.store(self.generation.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -212,8 +212,8 @@ impl AppThread {
         Scope { thread: self, generation: self.generation.load(Ordering::Relaxed) }
     }
 
-    /// Runs traps and lets other threads run, in the middle of work on a request or an iteration. Raises ThreadError if
-    /// that is [over](Scope) afterwards: nothing of it may be touched then.
+    /// Runs traps and lets other threads run, during work on a request or an iteration. Raises ThreadError if the
+    /// [`Scope`] is over afterwards: then the state of the request may be gone.
     pub unsafe fn check_interrupts(&'static self) {
         let scope = self.scope();
         // SAFETY: as this function's.
@@ -228,8 +228,7 @@ impl AppThread {
 
 /// A part of a request: the call of the app, or an iteration over its response.
 ///
-/// Whatever runs Ruby code may leave the Fiber that it is in, and come back when this part is over. So the scope is
-/// checked after everything that does.
+/// Ruby code may switch to another Fiber, and return when this part is over. So the scope is checked after all Ruby code.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope {
     thread: &'static AppThread,

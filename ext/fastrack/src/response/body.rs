@@ -1,4 +1,4 @@
-//! Decides how a body is sent; sends Arrays.
+//! Chooses how to send a body; sends Arrays.
 
 use std::io::IoSlice;
 
@@ -9,14 +9,14 @@ use fastrack_http::{chunk_size_line, Coding, Length, LAST_CHUNK};
 use crate::response::sender::{finish_waiting, limit, send_buffered, Batch, Encoding, Sender};
 use crate::ruby::{all_strings, bytes, call, interned, is_array, raise, total_length, NIL};
 
-/// In bytes. A body that is no longer is copied behind its head: one plain write(2) is cheapest.
-const SHORT: usize = 8 * 1024;
+/// Maximum length of a body that is copied behind its head, in bytes: one plain write(2) is cheapest.
+const MAX_COPIED_BODY: usize = 8 * 1024;
 
 impl Sender<'_, '_, '_> {
-    /// Sends head and body; or the head alone, and then gives the socket to `hijack` unless that is nil.
+    /// Sends head and body. If `hijack` is not nil, sends the head, and calls `hijack` with the socket.
     ///
     /// # Safety
-    /// If this raises, the caller ends the request's scopes and closes what is open.
+    /// If this raises, the caller ends the request's scopes and closes the open objects.
     pub unsafe fn send(&mut self, body: VALUE, hijack: VALUE) {
         let id = &interned().id;
         let (code, rack_3) = (self.buffers.head.code(), self.mode.rack_3);
@@ -26,7 +26,7 @@ impl Sender<'_, '_, '_> {
                 self.settle_coding(body, hijack);
             }
             if self.has_no_body() {
-                // What follows the head of another protocol is no body.
+                // After a 101, bytes of the other protocol follow the head, and no body.
                 if code < 200 && hijack != NIL {
                     return self.hijack(hijack);
                 }
@@ -34,7 +34,7 @@ impl Sender<'_, '_, '_> {
                     return self.switch(body);
                 }
                 if code == 205 {
-                    // Clients do not know without it that nothing follows (RFC 9110 §15.3.6).
+                    // Without a length, clients would wait for a body (RFC 9110 §15.3.6).
                     self.frame_length(0);
                 }
                 self.encode_head();
@@ -56,18 +56,19 @@ impl Sender<'_, '_, '_> {
             }
         }
         if self.remaining.is_some_and(|bytes| bytes > 0) {
-            // On a connection that is kept, the client would take the next response for the rest.
+            // On a persistent connection, the client would read the next response as part of this body.
             return self.in_flight.writer.abandon();
         }
         // SAFETY: as this function's.
         unsafe { finish_waiting(self.in_flight) };
     }
 
-    /// The Array that `to_ary` of a body gives; None: the body's `each` is to be called. As in Puma, `to_ary` is asked only where it
-    /// tells the length, and only an Array is an answer: Rails' `Response::Buffer` always has the method, and answers with the
-    /// Enumerator that an action streams.
+    /// The Array returned by the body's `to_ary`. If None, the body's `each` must be called.
     ///
-    /// What it raises is no answer either: Puma would answer 500, and Rails 7.1 to 8.0 raises for each body with an `each` of its own.
+    /// As in Puma, `to_ary` is called only to learn the length, and a result other than an Array is ignored: Rails'
+    /// `Response::Buffer` always has the method, and returns the Enumerator of an action that streams.
+    ///
+    /// An exception is ignored, too: Rails 7.1 to 8.0 raises for each body with a custom `each`. Puma would answer 500.
     unsafe fn whole_body(&mut self, body: VALUE) -> Option<VALUE> {
         // SAFETY: as this function's.
         unsafe {
@@ -80,13 +81,13 @@ impl Sender<'_, '_, '_> {
             if !is_array(parts) {
                 return None;
             }
-            // By the SPEC to_ary has closed the body.
+            // to_ary has closed the body (Rack SPEC).
             self.in_flight.body = NIL;
             Some(parts)
         }
     }
 
-    /// Switches to the other protocol of a 101. Raises TypeError if nobody is there to speak it.
+    /// Switches to the protocol of a 101. Raises TypeError if the body is not a callable for that protocol.
     unsafe fn switch(&mut self, body: VALUE) {
         // SAFETY: as this function's.
         unsafe {
@@ -107,7 +108,7 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// All parts are there: head and body leave together. What the client does not take at once is copied.
+    /// Sends the head and all parts together. Bytes that the socket does not accept at once are copied.
     unsafe fn send_array(&mut self, parts: VALUE) {
         // SAFETY: under protect. The Array is on the stack and keeps the parts alive; nothing calls Ruby while their
         // bytes are borrowed.
@@ -120,7 +121,7 @@ impl Sender<'_, '_, '_> {
                 self.in_flight.writer.close();
             }
             self.encode_head();
-            if total <= SHORT && !chunked {
+            if total <= MAX_COPIED_BODY && !chunked {
                 for index in 0..RARRAY_LEN(parts) as isize {
                     let part = limit(&mut self.remaining, bytes(RARRAY_AREF(parts, index)));
                     self.buffers.encoded.extend_from_slice(part);
@@ -131,7 +132,7 @@ impl Sender<'_, '_, '_> {
             let mut batch: Batch<'_, 64> = Batch::new();
             batch.push(&self.buffers.encoded);
             if chunked && total > 0 {
-                // One chunk for all parts: a client cannot tell, and it is less to send.
+                // One chunk for all parts has fewer bytes than a chunk per part.
                 batch.push(chunk_size_line(total as u64, &mut size_line));
             }
             for index in 0..RARRAY_LEN(parts) as isize {
@@ -158,7 +159,7 @@ unsafe extern "C" fn no_array(_: VALUE, _exception: VALUE) -> VALUE {
     NIL
 }
 
-/// Whether a body can only be called.
+/// Whether a body responds to `call`, but not to `each`.
 pub(super) unsafe fn is_streaming(body: VALUE) -> bool {
     let id = &interned().id;
     // SAFETY: under protect.

@@ -10,30 +10,31 @@ use fastrack_http::{chunk_size_line, CHUNK_END, LAST_CHUNK};
 use crate::response::sender::{limit, send_waiting, Batch, Encoding, Sender};
 use crate::ruby::{as_string, bytes, callback, interned, raise, ScopedRef, NIL};
 
-/// What the iteration over a body works on.
+/// The state of the iteration over a body.
 struct Parts<'s, 'a, 'r, 'e> {
     sender: &'s mut Sender<'a, 'r, 'e>,
     chunked: bool,
     started: bool,
     panicked: bool,
-    /// The app's own chunks are none.
-    is_wrong: bool,
+    /// The body is not a valid series of chunks, although the app's Transfer-Encoding says so.
+    has_bad_chunks: bool,
 }
 
 impl Sender<'_, '_, '_> {
-    /// Sends each part when it comes; the head with the first.
+    /// Sends each part when the body yields it, and the head with the first part.
     pub unsafe fn send_each(&mut self, body: VALUE) {
         let chunked = self.frame_chunked(self.mode.chunked || self.in_flight.writer.is_persistent());
-        // SAFETY: as this function's. `parts` is in use by the block until each has returned or raised; then the scope
-        // is ended, here or by the caller.
+        // SAFETY: as this function's. The block uses `parts` until each has returned or raised. Then this function, or the
+        // caller, ends the scope.
         unsafe {
             self.in_flight.writer.set_more_follows(true);
             let block = ScopedRef::new();
             self.in_flight.block = block;
-            let mut parts = Parts { sender: self, chunked, started: false, panicked: false, is_wrong: false };
+            let mut parts =
+                Parts { sender: self, chunked, started: false, panicked: false, has_bad_chunks: false };
             let data = block.begin(&mut parts);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
-            let Parts { started, panicked, is_wrong, .. } = parts;
+            let Parts { started, panicked, has_bad_chunks, .. } = parts;
             self.in_flight.end_block();
             if panicked {
                 self.in_flight.writer.abandon();
@@ -42,10 +43,10 @@ impl Sender<'_, '_, '_> {
             if self.in_flight.writer.is_broken() {
                 return;
             }
-            if is_wrong
+            if has_bad_chunks
                 || self.encoding != Encoding::Plain && started && !self.buffers.app_chunks.is_complete()
             {
-                // What was sent of it is cut, so that the client can tell.
+                // The body is cut off, so that the client notices.
                 raise(
                     rb_eRuntimeError,
                     c"a body with Transfer-Encoding: chunked must be in chunks, with the last one",
@@ -53,7 +54,7 @@ impl Sender<'_, '_, '_> {
             }
             if !started {
                 if self.encoding != Encoding::Plain {
-                    // There are no chunks, not even the last one.
+                    // The body has no chunks, not even a last one.
                     self.buffers.head.drop_codings();
                 }
                 self.frame_length(0);
@@ -66,7 +67,7 @@ impl Sender<'_, '_, '_> {
         }
     }
 
-    /// False if the app's own chunks are none.
+    /// Sends one part. Returns false if the app's chunks are invalid.
     unsafe fn send_part(&mut self, part: VALUE, chunked: bool, first: bool) -> bool {
         // SAFETY: under protect, and owning nothing; the part is on the stack.
         unsafe {
@@ -113,21 +114,21 @@ unsafe extern "C" fn yielded_part(
     _block: VALUE,
 ) -> VALUE {
     let mut stop = false;
-    // SAFETY: `data` is what send_each passed; under its protect.
+    // SAFETY: `send_each` has passed `data`; under protect.
     unsafe {
         let part = as_string(part);
         ScopedRef::with(data, |parts: &mut Parts<'_, '_, '_, '_>| {
             let sent = callback(|| {
                 if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);
-                    parts.is_wrong = !parts.sender.send_part(part, parts.chunked, first);
+                    parts.has_bad_chunks = !parts.sender.send_part(part, parts.chunked, first);
                 }
             });
             parts.panicked = sent.is_none();
-            stop = parts.panicked || parts.is_wrong || parts.sender.in_flight.writer.is_broken();
+            stop = parts.panicked || parts.has_bad_chunks || parts.sender.in_flight.writer.is_broken();
         });
         if stop {
-            // Leaves each, as `break` in a block does.
+            // Returns from each, as `break` in a block does.
             rb_iter_break();
         }
     }

@@ -11,27 +11,27 @@ use crate::ruby::{
     as_string, as_string_or_strings, bytes, callback, interned, is_array, raise, ScopedRef, NIL,
 };
 
-/// What the iteration over the headers works on.
+/// The state of the iteration over the headers.
 struct Fields<'a> {
     head: &'a mut ResponseHead,
     server_headers: ServerHeaders,
-    /// The first field that cannot be sent, and why.
+    /// The first invalid field, and the reason.
     refused: Option<(VALUE, FieldError)>,
     panicked: bool,
 }
 
-/// Puts the headers into `head`; those for the server are returned. Raises ArgumentError if one cannot be sent.
+/// Adds the headers to `head`. Returns the headers for the server. Raises ArgumentError for an invalid header.
 ///
 /// # Safety
 /// The caller ends `block` if this raises.
-pub(crate) unsafe fn take_headers(
+pub(crate) unsafe fn read_headers(
     headers: VALUE,
     head: &mut ResponseHead,
     block: &mut ScopedRef,
 ) -> ServerHeaders {
     let mut fields = Fields { head, server_headers: ServerHeaders::NONE, refused: None, panicked: false };
-    // SAFETY: as this function's. rb_hash_foreach calls back only while it runs; a Ruby block, which can be kept, gets
-    // a scoped reference. Nothing else uses `fields` until they are done.
+    // SAFETY: as this function's. rb_hash_foreach calls back only while it runs. The app can keep a Ruby block: the block
+    // gets a scoped reference. No other code uses `fields` during the iteration.
     unsafe {
         if iterates_as_hash(headers) {
             rb_hash_foreach(headers, Some(hash_entry), (&raw mut fields) as VALUE);
@@ -52,9 +52,9 @@ pub(crate) unsafe fn take_headers(
     fields.server_headers
 }
 
-/// Whether this is a Hash whose `each` is Ruby's.
+/// Whether `headers` is a Hash with Ruby's own `each`.
 unsafe fn iterates_as_hash(headers: VALUE) -> bool {
-    // SAFETY: as this function's; a Hash is an object on the heap, which begins with an RBasic.
+    // SAFETY: as this function's; a Hash is an object on the heap, which starts with an RBasic.
     unsafe {
         if !RB_TYPE_P(headers, ruby_value_type::RUBY_T_HASH) {
             return false;
@@ -76,12 +76,12 @@ unsafe fn refuse(name: VALUE, error: FieldError) -> ! {
 }
 
 unsafe extern "C" fn hash_entry(name: VALUE, value: VALUE, data: VALUE) -> c_int {
-    // SAFETY: `data` is what take_headers passed; under its protect.
-    unsafe { (*(data as *mut Fields<'_>)).take_or_note_panic(name, value) };
+    // SAFETY: `read_headers` has passed `data`; under protect.
+    unsafe { (*(data as *mut Fields<'_>)).add_or_note_panic(name, value) };
     st_retval::ST_CONTINUE as c_int
 }
 
-/// For headers with an `each` of their own, which yields a pair, or two values.
+/// The block for headers with an `each` of their own, which yields a pair or two values.
 unsafe extern "C" fn yielded_pair(
     first: VALUE,
     data: VALUE,
@@ -89,7 +89,7 @@ unsafe extern "C" fn yielded_pair(
     argv: *const VALUE,
     _block: VALUE,
 ) -> VALUE {
-    // SAFETY: `data` is what take_headers passed, `argv` has `argc` values; under its protect.
+    // SAFETY: `read_headers` has passed `data`, and `argv` has `argc` values; under protect.
     unsafe {
         let (name, value) = if argc >= 2 {
             (first, *argv.add(1))
@@ -100,43 +100,44 @@ unsafe extern "C" fn yielded_pair(
             }
             (RARRAY_AREF(pair, 0), RARRAY_AREF(pair, 1))
         };
-        // `to_s` is called here, because it may leave the iteration (Fiber.yield) and come back when that is over: no
-        // Ruby code may run while the scoped reference is in use.
+        // `to_s` is called before the scoped reference is used: it may leave the iteration (Fiber.yield), and return when the
+        // iteration is over.
         let name = as_string(name);
-        let value = if ServerHeaders::is_one(bytes(name)) { value } else { as_string_or_strings(value) };
-        ScopedRef::with(data, |fields: &mut Fields<'_>| fields.take_or_note_panic(name, value));
+        let value =
+            if ServerHeaders::is_server_header(bytes(name)) { value } else { as_string_or_strings(value) };
+        ScopedRef::with(data, |fields: &mut Fields<'_>| fields.add_or_note_panic(name, value));
     }
     NIL
 }
 
 impl Fields<'_> {
-    unsafe fn take_or_note_panic(&mut self, name: VALUE, value: VALUE) {
+    unsafe fn add_or_note_panic(&mut self, name: VALUE, value: VALUE) {
         // SAFETY: as this function's.
-        if callback(|| unsafe { self.take(name, value) }).is_none() {
+        if callback(|| unsafe { self.add_header(name, value) }).is_none() {
             self.panicked = true;
         }
     }
 
-    /// Takes in one header, whose value may be an Array of several.
-    unsafe fn take(&mut self, name: VALUE, value: VALUE) {
+    /// Adds one header. The value may be an Array of several values.
+    unsafe fn add_header(&mut self, name: VALUE, value: VALUE) {
         // SAFETY: as this function's; nothing calls Ruby while the name's bytes are borrowed.
         unsafe {
             let name = as_string(name);
-            if ServerHeaders::is_one(bytes(name)) {
-                self.server_headers.take(bytes(name), value);
+            if ServerHeaders::is_server_header(bytes(name)) {
+                self.server_headers.set(bytes(name), value);
             } else if is_array(value) {
                 let mut index = 0;
                 while index < RARRAY_LEN(value) as isize {
-                    self.add(name, RARRAY_AREF(value, index));
+                    self.add_field(name, RARRAY_AREF(value, index));
                     index += 1;
                 }
             } else {
-                self.add(name, value);
+                self.add_field(name, value);
             }
         }
     }
 
-    unsafe fn add(&mut self, name: VALUE, value: VALUE) {
+    unsafe fn add_field(&mut self, name: VALUE, value: VALUE) {
         // SAFETY: under protect; both are on the stack, and nothing calls Ruby while their bytes are borrowed.
         unsafe {
             let value = as_string(value);

@@ -9,48 +9,48 @@ use fastrack_sys::epoch_seconds;
 use crate::request::InFlight;
 use crate::ruby::without_gvl;
 
-/// Memory for responses, used by one after the other.
+/// Memory for the responses of one thread.
 #[derive(Default)]
 pub(crate) struct ResponseBuffers {
     pub head: ResponseHead,
     /// The encoded head.
     pub encoded: Vec<u8>,
-    /// Follows a body that the app has encoded in chunks.
+    /// Parses a body that the app has encoded in chunks.
     pub app_chunks: AppChunks,
     date: DateCache,
 }
 
-/// How the request and the settings allow a body to be sent.
+/// The ways of sending a body that the request and the settings allow.
 #[derive(Clone, Copy)]
 pub(crate) struct BodyMode {
     /// The request was HEAD.
     pub head_only: bool,
-    /// ChunkedTransfer: a body goes in chunks unless the app gave its length, even if this is known.
+    /// ChunkedTransfer: a body is sent in chunks unless the app has set its length, even if the server knows the length.
     pub chunked: bool,
     /// The client understands chunks.
     pub http_11: bool,
-    /// to_ary and callable bodies mean what the Rack 3 SPEC says.
+    /// The Rack 3 SPEC applies: bodies may have to_ary, or be callable.
     pub rack_3: bool,
 }
 
-/// A response being sent. Borrows everything that owns something.
+/// A response being sent. Owns nothing, so that a raise leaks nothing.
 pub(crate) struct Sender<'a, 'r, 'e> {
     pub in_flight: &'a mut InFlight<'r, 'e>,
     pub buffers: &'a mut ResponseBuffers,
     pub mode: BodyMode,
-    /// How many bytes of the body are still to come, if the head gives a length.
+    /// Bytes of the body that have not been sent, if the head has a length.
     pub remaining: Option<u64>,
     pub encoding: Encoding,
 }
 
-/// Whether the app has encoded the body in chunks itself, and what becomes of them.
+/// The encoding of the app's body, and its treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// It has not.
+    /// The app has not encoded the body in chunks.
     Plain,
-    /// They are sent, as far as they are right.
+    /// The app's chunks are sent up to the first invalid byte.
     Checked,
-    /// A client of HTTP/1.0 gets what is in them, and the close ends it.
+    /// The app's chunks are decoded for a client of HTTP/1.0. The close of the connection ends the body.
     Decoded,
 }
 
@@ -85,7 +85,7 @@ impl Sender<'_, '_, '_> {
         self.in_flight.writer.describe(head.code(), encoded.len());
     }
 
-    /// Frames the body in chunks if that is wanted and possible.
+    /// Frames the body in chunks if `wanted` and possible. Returns whether it did.
     pub fn frame_chunked(&mut self, wanted: bool) -> bool {
         let chunked = wanted && self.mode.http_11 && self.buffers.head.is_unframed();
         if chunked {
@@ -94,7 +94,7 @@ impl Sender<'_, '_, '_> {
         chunked
     }
 
-    /// Frames the body by its length unless something else frames it already.
+    /// Adds a Content-Length if the body has no framing yet.
     pub fn frame_length(&mut self, length: u64) {
         if self.buffers.head.is_unframed() {
             self.buffers.head.frame_length(length);
@@ -107,8 +107,8 @@ impl Sender<'_, '_, '_> {
     }
 }
 
-/// Sends slices, and waits without the GVL for a slow client. If the client has gone this raises nothing: the writer is
-/// broken then.
+/// Sends slices, and waits without the GVL for a slow client. Does not raise if the client has gone: then the writer is
+/// broken.
 ///
 /// # Safety
 /// The slices are copied before Ruby code may run. The request may be over if this raises.
@@ -124,7 +124,7 @@ pub(crate) unsafe fn send_waiting(in_flight: &mut InFlight<'_, '_>, slices: &[Io
             // A failure marks the writer as broken.
             let _ = writer.wait();
         });
-        // SAFETY: as this function's. Traps run here, and what they raise passes through.
+        // SAFETY: as this function's. Traps run here, and their exceptions pass through.
         unsafe { thread.check_interrupts() };
         if writer.is_broken() {
             return;
@@ -133,8 +133,8 @@ pub(crate) unsafe fn send_waiting(in_flight: &mut InFlight<'_, '_>, slices: &[Io
     }
 }
 
-/// Ends a response: the client takes the rest later. What memory has no room for goes to a file first, without the GVL. Where that
-/// is not possible either, this waits for the client.
+/// Ends a response. The engine sends the unsent bytes later. Bytes beyond the response buffer are first written to a file,
+/// without the GVL. If that is not possible, this function waits for the client.
 ///
 /// # Safety
 /// The request may be over if this raises.
@@ -155,8 +155,8 @@ pub(crate) unsafe fn finish_waiting(in_flight: &mut InFlight<'_, '_>) {
     }
 }
 
-/// Sends slices without waiting: the engine sends later what the client does not take at once. Raises nothing, as
-/// [`send_waiting`].
+/// Sends slices without waiting. The engine sends later any bytes that the socket does not accept now. Does not raise if the
+/// client has gone.
 pub(crate) fn send_buffered(writer: &mut ResponseWriter<'_>, slices: &[IoSlice<'_>]) {
     if !writer.is_broken() {
         // A failure marks the writer as broken.
@@ -164,7 +164,7 @@ pub(crate) fn send_buffered(writer: &mut ResponseWriter<'_>, slices: &[IoSlice<'
     }
 }
 
-/// As much of a part as the head's length allows: the client would take the rest for the next response.
+/// The start of a part, as long as the head's length allows. The client would read further bytes as the next response.
 pub(crate) fn limit<'p>(remaining: &mut Option<u64>, part: &'p [u8]) -> &'p [u8] {
     let Some(remaining) = remaining else { return part };
     let fits = usize::try_from(*remaining).map_or(part.len(), |remaining| remaining.min(part.len()));
@@ -172,7 +172,7 @@ pub(crate) fn limit<'p>(remaining: &mut Option<u64>, part: &'p [u8]) -> &'p [u8]
     &part[..fits]
 }
 
-/// Slices that are sent together. On the stack, so that a raise leaves nothing behind.
+/// Slices that are sent together. On the stack, so that a raise leaks nothing.
 pub(crate) struct Batch<'a, const CAPACITY: usize> {
     slices: [IoSlice<'a>; CAPACITY],
     len: usize,
@@ -188,7 +188,7 @@ impl<'a, const CAPACITY: usize> Batch<'a, CAPACITY> {
         self.len += 1;
     }
 
-    /// Whether there is no room for another part and the end of the last chunk.
+    /// Whether the batch has no room for another part and the end of the last chunk.
     pub fn is_full(&self) -> bool {
         self.len + 2 >= CAPACITY
     }

@@ -1,4 +1,4 @@
-//! Headers by which the app tells the server something: rack.hijack and rack.protocol. No client sees them.
+//! Headers of the app for the server, which clients never see: rack.hijack and rack.protocol.
 
 use rb_sys::*;
 
@@ -6,7 +6,8 @@ use fastrack_http::ResponseHead;
 
 use crate::ruby::{as_string, bytes, interned, is_array, raise, NIL};
 
-/// Their values; nil where the app did not set one. On the stack, where the GC sees them.
+/// The values of the server headers; nil for a header that the app has not set. Lives on the stack, where the GC sees the
+/// values.
 pub(crate) struct ServerHeaders {
     /// Called with the socket after the head (Rack SPEC, "Partial Hijack").
     pub hijack: VALUE,
@@ -17,13 +18,13 @@ pub(crate) struct ServerHeaders {
 impl ServerHeaders {
     pub const NONE: Self = ServerHeaders { hijack: NIL, protocol: NIL };
 
-    /// Whether a header is for the server.
-    pub fn is_one(name: &[u8]) -> bool {
+    /// Whether the header `name` is for the server.
+    pub fn is_server_header(name: &[u8]) -> bool {
         name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"rack."))
     }
 
-    /// Takes in a header that [`is_one`](Self::is_one).
-    pub fn take(&mut self, name: &[u8], value: VALUE) {
+    /// Sets the value of a header for which [`is_server_header`](Self::is_server_header) is true.
+    pub fn set(&mut self, name: &[u8], value: VALUE) {
         match &name[5..] {
             b"hijack" => self.hijack = value,
             b"protocol" => self.protocol = value,
@@ -32,8 +33,8 @@ impl ServerHeaders {
     }
 }
 
-/// Makes a response switch to the protocol that the app has chosen (RFC 9110 §7.8). Raises ArgumentError if the client
-/// has not offered it. `env` is the request's.
+/// Makes a response switch to the app's `protocol` (RFC 9110 §7.8). Raises ArgumentError if the request with this `env` has
+/// not offered the protocol.
 pub(crate) unsafe fn switch_protocol(protocol: VALUE, env: VALUE, head: &mut ResponseHead) {
     // SAFETY: as this function's; nothing calls Ruby while the bytes are borrowed.
     unsafe {

@@ -1,4 +1,4 @@
-//! Gives the socket to the app after the head: streaming bodies and partial hijacks (Rack SPEC, "Streaming Body",
+//! Passes the socket to the app after the head: streaming bodies and partial hijacks (Rack SPEC, "Streaming Body",
 //! "Partial Hijack").
 
 use rb_sys::*;
@@ -10,7 +10,7 @@ use crate::response::sender::Sender;
 use crate::ruby::{call, interned, NIL};
 
 impl Sender<'_, '_, '_> {
-    /// As [`stream`](Self::stream), after the request's body has come whole: what follows it is the callable's.
+    /// As [`stream`](Self::stream), but first receives the whole request body: the callable reads the bytes after the body.
     pub unsafe fn hijack(&mut self, callable: VALUE) {
         // SAFETY: as this function's.
         unsafe {
@@ -38,7 +38,7 @@ impl Sender<'_, '_, '_> {
             self.in_flight.stream = socket_object(self.in_flight);
             call(callable, interned().id.call, &[self.in_flight.stream]);
         }
-        // The app has the socket now, and may go on with it in another thread.
+        // The app owns the socket now, and may use it in another thread.
         self.in_flight.stream = NIL;
         self.in_flight.writer.hand_over();
     }

@@ -7,14 +7,14 @@ use rb_sys::*;
 use crate::request::InFlight;
 use crate::ruby::{call, interned, is_array, raise, NIL};
 
-/// The status with which an app has its client go on, and is called again.
+/// The status by which an app asks the server to send 100 Continue, and to call the app again.
 pub(crate) const CONTINUE: u16 = 100;
 
 pub(crate) const NO_FINAL_STATUS: &CStr = c"a status of 100, or of 102 to 199, is no final one";
 
-/// Takes the app's result apart, into `in_flight`; the status code. Raises TypeError or RangeError if it is no
-/// response.
-pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>) -> u16 {
+/// Stores the parts of the app's result in `in_flight`. Returns the status code. Raises TypeError or RangeError for an
+/// invalid result.
+pub(crate) unsafe fn read_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>) -> u16 {
     // SAFETY: as this function's.
     unsafe {
         let array = rb_check_array_type(result);
@@ -22,9 +22,9 @@ pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>
             raise(rb_eTypeError, c"the application must return [status, headers, body]");
         }
         let [status, headers, body] = [0, 1, 2].map(|index| RARRAY_AREF(array, index));
-        // Before `to_i`, so that the body is closed whatever goes wrong from here on.
+        // Stored before `to_i` is called, so that the body is closed even if `to_i` raises.
         in_flight.body = body;
-        // `to_i` may change the Array: nothing is read from it any more.
+        // `to_i` may change the Array. All elements have been read.
         let code = code(status);
         in_flight.status = status;
         in_flight.headers = headers;
@@ -32,7 +32,7 @@ pub(crate) unsafe fn take_triple(result: VALUE, in_flight: &mut InFlight<'_, '_>
     }
 }
 
-/// The body of a response that is not sent because the app has hijacked the connection; nil if there is none.
+/// The body to close in the result of an app after a full hijack; nil if the result has no body.
 pub(crate) unsafe fn unsent_body(result: VALUE) -> VALUE {
     // SAFETY: as this function's.
     unsafe {

@@ -22,7 +22,7 @@ pub(crate) unsafe fn raise(class: VALUE, message: &CStr) -> ! {
 pub(crate) unsafe fn raise_errno(error: io::Error, what: &CStr) -> ! {
     let errno = error.raw_os_error().unwrap_or(0);
     drop(error);
-    // SAFETY: as this function's; nothing is owned here any more.
+    // SAFETY: as this function's; `error` has been dropped.
     unsafe { rb_syserr_fail(errno, what.as_ptr()) }
 }
 
@@ -31,12 +31,12 @@ pub(crate) fn io_error(ruby: &Ruby, message: impl Into<String>) -> Error {
     Error::new(ruby.exception_io_error(), message.into())
 }
 
-/// An IOError that says what failed and why.
+/// An IOError with the failed object and the reason.
 pub(crate) fn system_error(ruby: &Ruby, what: &str, error: &io::Error) -> Error {
     io_error(ruby, format!("{what}: {error}"))
 }
 
-/// The exception that an error is; nil for a jump that is none.
+/// The exception of an error; nil for a jump without an exception (throw, the end of a thread).
 pub(crate) fn exception(error: &Error) -> VALUE {
     match error.error_type() {
         ErrorType::Exception(exception) => exception.as_raw(),
@@ -44,8 +44,8 @@ pub(crate) fn exception(error: &Error) -> VALUE {
     }
 }
 
-/// Whether an exception is an error of the application's, to be reported and answered with 500. The others are for the
-/// process or an outer frame: exit, a signal, the end of this thread, a throw.
+/// Whether an exception is an error of the app: to be reported, and answered with 500. Other exceptions and jumps are for
+/// the process or an outer frame: exit, a signal, the end of this thread, a throw.
 pub(crate) fn is_app_error(error: &Error) -> bool {
     let exception = exception(error);
     // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
@@ -56,16 +56,16 @@ pub(crate) fn is_app_error(error: &Error) -> bool {
         }
 }
 
-/// Whether it is Ruby's `fatal`, as of threads that wait for each other for ever: an error of the application's that the process
-/// does not outlive.
+/// Whether an exception is Ruby's `fatal`, such as for a deadlock of all threads: an error of the app that also ends the
+/// process.
 pub(crate) fn is_fatal(error: &Error) -> bool {
     let exception = exception(error);
     // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
     exception != NIL && unsafe { rb_obj_is_kind_of(exception, rb_eFatal) == Qtrue as VALUE }
 }
 
-/// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"); to the log if `env` is nil or
-/// has none.
+/// Writes an exception with its backtrace to rack.errors (Rack SPEC, "The Error Stream"), or to the log if `env` is nil or
+/// has no rack.errors.
 pub(crate) fn report(error: &Error, env: VALUE) {
     let exception = exception(error);
     if exception == NIL {
@@ -83,11 +83,11 @@ pub(crate) fn report(error: &Error, env: VALUE) {
     }
 }
 
-/// Has a line written as the server's log is configured to look, and where it is to go (LogFormat, `logger`).
+/// Writes a line to the server's log, in its format (LogFormat) and to its destination (`logger`).
 pub(crate) fn log_line(line: &str) -> Result<(), Raised> {
     let text = format!("{line} (worker {})", std::process::id());
     protect(|| {
-        // SAFETY: under protect. This closure borrows the text, and owns nothing.
+        // SAFETY: under protect. The closure borrows the text, and owns nothing.
         unsafe {
             let text = rb_utf8_str_new(text.as_ptr().cast(), text.len() as _);
             let level = RB_ID2SYM(rb_intern(c"warn".as_ptr()));
@@ -97,7 +97,7 @@ pub(crate) fn log_line(line: &str) -> Result<(), Raised> {
     })
 }
 
-/// Writes a line to stderr, where Ruby is not to be asked. A log that cannot be written to is no reason to fail.
+/// Writes a line to stderr without calling Ruby. A failed write is ignored.
 pub(crate) fn warn(line: &str) {
     write_stderr_all(format!("fastrack: {line} (worker {})\n", std::process::id()).as_bytes());
 }

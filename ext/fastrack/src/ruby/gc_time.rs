@@ -1,4 +1,4 @@
-//! How long the garbage collector runs, in requests and between them.
+//! The time of garbage collection, in requests and between requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,46 +8,46 @@ use fastrack_engine::GcTime;
 
 use crate::ruby::protect;
 
-/// What is known of this process's garbage collector. All of it needs the GVL; the atomics are for the compiler.
+/// Measures the time of this process's garbage collector. All functions need the GVL; the atomics are for the compiler.
 pub(crate) struct GcClock;
 
-/// How many collections there had been at the last look.
-static COUNT: AtomicU64 = AtomicU64::new(0);
-/// The time that they had taken, in nanoseconds.
-static TIME: AtomicU64 = AtomicU64::new(0);
-/// How many threads have requests.
-static REQUESTS: AtomicU64 = AtomicU64::new(0);
+/// Number of collections at the last reading.
+static LAST_COUNT: AtomicU64 = AtomicU64::new(0);
+/// Total time of collections at the last reading, in nanoseconds.
+static LAST_TOTAL_TIME: AtomicU64 = AtomicU64::new(0);
+/// Number of threads with a request.
+static BUSY_THREADS: AtomicU64 = AtomicU64::new(0);
 
 impl GcClock {
-    /// A thread is about to call the app. Returns the time since the last look.
+    /// To be called before a thread calls the app. Returns the time of collections since the last reading.
     #[inline]
     pub fn begin_request() -> GcTime {
-        let requests = REQUESTS.load(Ordering::Relaxed);
-        REQUESTS.store(requests + 1, Ordering::Relaxed);
-        Self::look(requests > 0)
+        let requests = BUSY_THREADS.load(Ordering::Relaxed);
+        BUSY_THREADS.store(requests + 1, Ordering::Relaxed);
+        Self::read(requests > 0)
     }
 
-    /// A thread is done with a request. Returns the time since the last look.
+    /// To be called when a thread is done with a request. Returns the time of collections since the last reading.
     #[inline]
     pub fn end_request() -> GcTime {
-        REQUESTS.store(REQUESTS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
-        Self::look(true)
+        BUSY_THREADS.store(BUSY_THREADS.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        Self::read(true)
     }
 
-    /// The next request is the first again: its engine is another one, maybe in a child of this process.
+    /// Resets the clock for the first request of the next engine, maybe in a child of this process.
     pub fn forget() {
-        COUNT.store(0, Ordering::Relaxed);
+        LAST_COUNT.store(0, Ordering::Relaxed);
     }
 
-    /// Asking Ruby for the time costs a method call, asking for the number of collections next to nothing.
+    /// Reads the time only if the number of collections has changed: the time costs a method call, the number almost nothing.
     #[inline]
-    fn look(in_request: bool) -> GcTime {
-        // SAFETY: it reads a number of the VM's.
+    fn read(in_request: bool) -> GcTime {
+        // SAFETY: rb_gc_count reads a number of the VM.
         let count = unsafe { rb_gc_count() } as u64;
-        if count == COUNT.load(Ordering::Relaxed) {
+        if count == LAST_COUNT.load(Ordering::Relaxed) {
             return GcTime::default();
         }
-        let nanos = ask(count);
+        let nanos = time_since_last(count);
         if in_request {
             GcTime { in_requests: nanos, outside: 0 }
         } else {
@@ -56,14 +56,16 @@ impl GcClock {
     }
 }
 
+/// The time of collections since the last reading, in nanoseconds.
 #[cold]
-fn ask(count: u64) -> u64 {
-    let is_first = COUNT.swap(count, Ordering::Relaxed) == 0;
+fn time_since_last(count: u64) -> u64 {
+    let is_first = LAST_COUNT.swap(count, Ordering::Relaxed) == 0;
     // SAFETY: under protect, and owning nothing.
-    let asked = protect(|| unsafe { rb_num2ull(rb_funcall(rb_mGC, rb_intern(c"total_time".as_ptr()), 0)) });
-    let Ok(time) = asked else { return 0 };
-    let before = TIME.swap(time, Ordering::Relaxed);
-    // What was collected before the first request, and before the fork, does not count.
+    let total_time =
+        protect(|| unsafe { rb_num2ull(rb_funcall(rb_mGC, rb_intern(c"total_time".as_ptr()), 0)) });
+    let Ok(time) = total_time else { return 0 };
+    let before = LAST_TOTAL_TIME.swap(time, Ordering::Relaxed);
+    // Collections before the first request, and before the fork, do not count.
     if is_first {
         0
     } else {

@@ -14,8 +14,8 @@ struct Call<'a> {
 
 /// Runs blocking work while other Ruby threads may run. Never raises.
 ///
-/// The work does not run if this thread has an interrupt pending; an interrupt that comes later makes its system call
-/// fail with EINTR. So the caller checks interrupts afterwards and tries again.
+/// The work does not run if this thread has an interrupt pending. A later interrupt makes the work's system call fail with
+/// EINTR. So the caller checks interrupts afterwards and tries again.
 pub(crate) fn without_gvl(work: &mut (dyn FnMut() + Send)) {
     let mut call = Call { work, panic: None };
     // SAFETY: `call` outlives the call of `trampoline`, which neither calls Ruby nor unwinds. This variant of the
@@ -34,15 +34,15 @@ pub(crate) fn without_gvl(work: &mut (dyn FnMut() + Send)) {
 }
 
 unsafe extern "C" fn trampoline(data: *mut c_void) -> *mut c_void {
-    // SAFETY: `data` is the Call that without_gvl passed, and does not use until this returns.
+    // SAFETY: `without_gvl` has passed `data`, and does not use the Call until the trampoline returns.
     let call = unsafe { &mut *data.cast::<Call<'_>>() };
     call.panic = catch_unwind(AssertUnwindSafe(|| (call.work)())).err();
     ptr::null_mut()
 }
 
-/// RUBY_UBF_IO. It is missing from the bindings because ruby/thread.h defines it as a cast of -1.
+/// RUBY_UBF_IO. The bindings lack the constant, because ruby/thread.h defines it as a cast of -1.
 fn interrupt_system_call() -> rb_unblock_function_t {
-    // SAFETY: a function pointer is as wide as usize, and this one is not null. Ruby compares it with the constant and
-    // never calls it.
+    // SAFETY: a function pointer is as wide as usize, and the pointer is not null. Ruby compares it with the constant and never
+    // calls it.
     unsafe { std::mem::transmute::<usize, rb_unblock_function_t>(usize::MAX) }
 }

@@ -1,4 +1,4 @@
-//! Strings, method IDs and classes that requests need, looked up once.
+//! Strings, method IDs and classes for requests, looked up once.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ macro_rules! interned {
         classes { $($class:ident = $path:literal,)* }
         ids { $($id:ident,)* }
     ) => {
-        /// The Strings are frozen. All values are registered with the GC for good, and never move.
+        /// The Strings are frozen. All values are registered with the GC for ever, and never move.
         pub(crate) struct Interned {
             known: [VALUE; KNOWN],
             pub id: Ids,
@@ -74,22 +74,22 @@ interned! {
         string_io = c"StringIO",
         spooled_body = c"Fastrack::SpooledBody",
         streamed_body = c"Fastrack::StreamedBody",
-        hijack_call = c"Fastrack::OwnCall::Hijack",
-        early_hints_call = c"Fastrack::OwnCall::EarlyHints",
-        client_gone_call = c"Fastrack::OwnCall::ClientGone",
-        timeout_call = c"Fastrack::OwnCall::Timeout",
+        hijack_call = c"Fastrack::RequestBound::Hijack",
+        early_hints_call = c"Fastrack::RequestBound::EarlyHints",
+        client_gone_call = c"Fastrack::RequestBound::ClientGone",
+        timeout_call = c"Fastrack::RequestBound::Timeout",
     }
     ids { call, close, each, to_ary, to_path, to_i, for_fd, }
 }
 
 static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();
 
-/// To be called once, when the extension is loaded and the classes are there.
+/// To be called when the extension is loaded, after the definition of the classes.
 pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
     let mut made = None;
     protect(|| made = Some(Box::new(Interned::new()))).map_err(|raised| raised.into_error(ruby))?;
     if let Some(made) = made {
-        // If there are some already, they are as good.
+        // A second call keeps the first values, which are equal.
         let _ = INTERNED.set(made);
     }
     Ok(())
@@ -106,13 +106,13 @@ impl Interned {
     }
 
     /// The env key of the common header field with this number.
-    pub fn known(&self, number: u8) -> VALUE {
+    pub fn key_at(&self, number: u8) -> VALUE {
         self.known[usize::from(number)]
     }
 }
 
-/// A frozen String that is never collected: the same object as the literal in a Ruby source, so that looking it up in a
-/// Hash compares no bytes.
+/// A frozen String that is never collected: the same object as an equal literal in Ruby sources, so that a look-up in a Hash
+/// compares no bytes.
 fn string(text: &str) -> VALUE {
     // SAFETY: the pointer is valid for the length. Called from `init` only, under protect.
     unsafe {

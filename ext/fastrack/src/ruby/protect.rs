@@ -1,4 +1,4 @@
-//! Keeps Ruby exceptions and Rust panics from crossing the boundary between the two.
+//! Stops Ruby exceptions and Rust panics at the boundary between the languages.
 
 use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -7,16 +7,16 @@ use magnus::{Error, Ruby};
 
 use crate::ruby::value::NIL;
 
-/// Why protected work did not complete.
+/// The reason for which protected work did not complete.
 pub(crate) enum Raised {
-    /// An exception, or a jump that is none (throw, the end of a thread).
+    /// An exception, or another jump (throw, the end of a thread).
     Ruby(Error),
-    /// Rust code panicked; the message.
+    /// The message of a panic in Rust code.
     Panic(String),
 }
 
 impl Raised {
-    /// As an error for the Ruby method that is being called.
+    /// Converts the reason to an error for the current Ruby method.
     pub fn into_error(self, ruby: &Ruby) -> Error {
         match self {
             Raised::Ruby(error) => error,
@@ -25,10 +25,10 @@ impl Raised {
     }
 }
 
-/// Runs work that calls Ruby, and returns what it raises.
+/// Runs work that calls Ruby, and returns its exception as an error.
 ///
-/// A raise jumps over the frames of `work` without running any destructor: no frame between here and Ruby may own
-/// memory, a lock or a descriptor. The work borrows such things from outside.
+/// A raise jumps over the frames of `work` without running any destructor: no frame between here and Ruby may own memory,
+/// a lock or a descriptor. The work borrows such values from outside.
 pub(crate) fn protect<T>(work: impl FnOnce() -> T) -> Result<T, Raised> {
     let mut outcome = None;
     let protected = magnus::rb_sys::protect(|| {
@@ -43,8 +43,7 @@ pub(crate) fn protect<T>(work: impl FnOnce() -> T) -> Result<T, Raised> {
     }
 }
 
-/// Runs the Rust part of a callback that Ruby calls. None when it panicked, which the panic hook has reported on
-/// stderr.
+/// Runs the Rust part of a callback from Ruby. None after a panic, which the panic hook has reported on stderr.
 pub(crate) fn callback<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

@@ -18,13 +18,13 @@ pub(crate) unsafe fn string(bytes: &[u8]) -> VALUE {
 /// The bytes of a String.
 ///
 /// # Safety
-/// Needs the GVL only. `string` is a String. No Ruby code runs while the slice is in use: it could change the String.
+/// Needs the GVL only. `string` is a String. No Ruby code, which could change the String, runs while the slice is in use.
 pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
     // SAFETY: as this function's; Ruby's pointer is never null.
     unsafe { std::slice::from_raw_parts(RSTRING_PTR(string).cast(), RSTRING_LEN(string) as usize) }
 }
 
-/// The text of a value, in a buffer on the stack. What does not fit is cut off.
+/// The text of a value, in a buffer on the stack, cut off at the buffer's size.
 pub(crate) fn format_into<const SIZE: usize>(buffer: &mut [u8; SIZE], value: impl Display) -> &[u8] {
     let mut rest = &mut buffer[..];
     let _ = write!(rest, "{value}");
@@ -44,7 +44,7 @@ pub(crate) unsafe fn as_string(object: VALUE) -> VALUE {
     }
 }
 
-/// An Array itself if it has only Strings, else one with the `to_s` of each element.
+/// `array` itself if all elements are Strings, else a new Array with the `to_s` of each element.
 pub(crate) unsafe fn all_strings(array: VALUE) -> VALUE {
     // SAFETY: as this function's. Both Arrays are on the stack; a `to_s` may change the length of the first.
     unsafe {
@@ -73,7 +73,7 @@ pub(crate) unsafe fn as_string_or_strings(object: VALUE) -> VALUE {
     }
 }
 
-/// The total length of an Array of Strings, in bytes. Needs the GVL only.
+/// The total length of the Strings in an Array, in bytes. Needs the GVL only.
 pub(crate) unsafe fn total_length(strings: VALUE) -> usize {
     // SAFETY: as this function's; nothing here calls Ruby.
     unsafe {

@@ -1,4 +1,4 @@
-//! Tells whether a Ruby thread waits or computes: by the events of Ruby's lock (GVL), which Ruby 3.2 and later report.
+//! Reports whether a Ruby thread waits or computes, by the events of Ruby's lock (GVL) in Ruby 3.2 and later.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void, CStr};
@@ -10,14 +10,14 @@ use rb_sys::{rb_thread_current, VALUE};
 
 use crate::ruby::protect::protect;
 
-/// RUBY_INTERNAL_THREAD_EVENT_*. Ruby 3.1 has no such header.
+/// RUBY_INTERNAL_THREAD_EVENT_*. The bindings may lack the constants: Ruby 3.1 has no such header.
 #[repr(u32)]
 enum Event {
-    /// The thread wants the lock.
+    /// The thread waits for the GVL.
     Ready = 1 << 1,
-    /// It has it.
+    /// The thread has acquired the GVL.
     Resumed = 1 << 2,
-    /// It has given it up.
+    /// The thread has released the GVL.
     Suspended = 1 << 3,
 }
 
@@ -26,32 +26,32 @@ type OnEvent = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
 /// rb_internal_thread_add_event_hook.
 type AddHook = unsafe extern "C" fn(OnEvent, u32, *mut c_void) -> *mut c_void;
 
-/// The functions rb_internal_thread_specific_* of Ruby 3.3 and later (include/ruby/thread.h), and a key of this extension's. There a
-/// Ruby thread may go on in another native thread (RUBY_MN_THREADS=1).
+/// The functions rb_internal_thread_specific_* (include/ruby/thread.h), with the extension's key. Ruby 3.3 and later have
+/// them: there a Ruby thread may move to another native thread (RUBY_MN_THREADS=1).
 struct Specific {
     key: c_int,
     get: unsafe extern "C" fn(VALUE, c_int) -> *mut c_void,
     set: unsafe extern "C" fn(VALUE, c_int, *mut c_void),
 }
 
-/// None for a Ruby whose threads are native ones.
+/// None for a Ruby without these functions, where each Ruby thread has its own native thread.
 static SPECIFIC: OnceLock<Option<Specific>> = OnceLock::new();
 
 thread_local! {
-    /// The current thread's, while it serves, with such a Ruby.
+    /// The activity of the current native thread, if [`SPECIFIC`] is None.
     static ACTIVITY: Cell<*const Activity> = const { Cell::new(null()) };
 }
 
-/// From now on the events of this thread's go to `activity`, until [`forget_activity`]. Nothing happens with Ruby 3.1.
+/// Reports this thread's events to `activity` until [`forget_activity`]. Ruby 3.1 has no events.
 ///
 /// # Safety
-/// Needs the GVL. `activity` lives until then.
+/// Needs the GVL. `activity` lives until [`forget_activity`].
 pub(crate) unsafe fn report_activity(activity: *const Activity) {
     SPECIFIC.get_or_init(|| {
         let specific = find_specific();
         let events = Event::Ready as u32 | Event::Resumed as u32 | Event::Suspended as u32;
         let on_event = if specific.is_some() { on_ruby_thread } else { on_native_thread };
-        // SAFETY: the function has this type in each Ruby that exports it; the callbacks take any event.
+        // SAFETY: the function has this type in each Ruby that exports it. The callbacks accept any event.
         unsafe {
             if let Some(add_hook) = exported::<AddHook>(c"rb_internal_thread_add_event_hook") {
                 add_hook(on_event, events, null_mut());
@@ -68,7 +68,7 @@ pub(crate) fn forget_activity() {
 
 fn set_activity(activity: *const Activity) {
     match SPECIFIC.get() {
-        // SAFETY: the callers have the GVL; the key is Ruby's.
+        // SAFETY: the callers have the GVL; Ruby has created the key.
         Some(Some(specific)) => unsafe {
             (specific.set)(rb_thread_current(), specific.key, activity.cast_mut().cast());
         },
@@ -76,11 +76,11 @@ fn set_activity(activity: *const Activity) {
     }
 }
 
-/// None too where Ruby has no key left.
+/// The functions with a new key. None if Ruby lacks the functions, or has no key left.
 fn find_specific() -> Option<Specific> {
     type Create = unsafe extern "C" fn() -> c_int;
-    // SAFETY: the functions have these types in each Ruby that exports them. The one that may raise is under protect, which owns
-    // nothing.
+    // SAFETY: the functions have these types in each Ruby that exports them. `create` may raise: it is under protect, and its
+    // closure owns nothing.
     unsafe {
         let create = exported::<Create>(c"rb_internal_thread_specific_key_create")?;
         let get = exported(c"rb_internal_thread_specific_get")?;
@@ -89,7 +89,7 @@ fn find_specific() -> Option<Specific> {
     }
 }
 
-/// A function of Ruby's that not each version has.
+/// A function that only some versions of Ruby export.
 ///
 /// # Safety
 /// `F` is the function's type.
@@ -99,19 +99,23 @@ unsafe fn exported<F>(name: &CStr) -> Option<F> {
     fastrack_sys::exported(name).map(|address| unsafe { std::mem::transmute_copy(&address) })
 }
 
-/// Both run in the thread that the event is about, with or without the lock: they store a number, and may set a timer.
+/// The hook for a Ruby with one native thread per Ruby thread.
+///
+/// Ruby calls the hooks in the thread of the event, with or without the GVL. The hooks store a number, and may set a timer.
 unsafe extern "C" fn on_native_thread(event: u32, _: *const c_void, _: *mut c_void) {
-    // A thread that ends may have no such variable any more.
+    // A thread that is ending may have dropped the variable.
     let activity = ACTIVITY.try_with(Cell::get).unwrap_or(null());
-    // SAFETY: report_activity's caller keeps it alive while it is set.
+    // SAFETY: the caller of report_activity keeps the activity alive while it is set.
     unsafe { note(event, activity) };
 }
 
+/// The hook for a Ruby with [`Specific`].
 unsafe extern "C" fn on_ruby_thread(event: u32, data: *const c_void, _: *mut c_void) {
-    // The first may come before the key is there for all to see.
+    // The first events may come before SPECIFIC is set.
     let Some(Some(specific)) = SPECIFIC.get() else { return };
-    // SAFETY: a Ruby that has these functions passes a structure that begins with the thread
-    // (rb_internal_thread_event_data_t); the look-up is safe without the lock. For the rest see report_activity.
+    // SAFETY: a Ruby with these functions passes a structure that starts with the thread
+    // (rb_internal_thread_event_data_t). The look-up is safe without the GVL. The caller of report_activity keeps the
+    // activity alive.
     unsafe {
         let thread = *data.cast::<VALUE>();
         note(event, (specific.get)(thread, specific.key).cast());
@@ -119,7 +123,7 @@ unsafe extern "C" fn on_ruby_thread(event: u32, data: *const c_void, _: *mut c_v
 }
 
 unsafe fn note(event: u32, activity: *const Activity) {
-    // SAFETY: as this function's: it is null, or alive.
+    // SAFETY: as this function's; the activity is null or alive.
     if let Some(activity) = unsafe { activity.as_ref() } {
         activity.set_waiting(event == Event::Suspended as u32);
     }

@@ -1,4 +1,4 @@
-//! Ruby constants, type checks and method calls in a form that is short to write.
+//! Short forms of Ruby constants, type checks and method calls.
 
 use rb_sys::*;
 
@@ -25,7 +25,7 @@ pub(crate) unsafe fn call(receiver: VALUE, method: ID, arguments: &[VALUE]) -> V
 
 /// Calls a method without arguments if the object responds to it.
 pub(crate) unsafe fn call_if_defined(receiver: VALUE, method: ID) {
-    // SAFETY: as this function's; an Array is an object on the heap, which begins with an RBasic.
+    // SAFETY: as this function's; an Array is an object on the heap, which starts with an RBasic.
     unsafe {
         // respond_to? is slow on a plain Array: it also asks respond_to_missing?.
         let is_plain_array = is_array(receiver) && (*(receiver as *const RBasic)).klass == rb_cArray;

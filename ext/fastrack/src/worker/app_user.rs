@@ -1,4 +1,4 @@
-//! Fastrack::AppUser: as whom root's master acts on files.
+//! Fastrack::AppUser: the user whose rights a root master uses for files.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -25,12 +25,14 @@ impl RubyAppUser {
         AppUser::new(&name, uid, gid).map(RubyAppUser).map_err(|error| errno(ruby, &error, &name))
     }
 
-    /// `at(path, follow) { |found| }`: calls the block with the user's effective ids if the user can change where the absolute path leads,
-    /// else with root's. The block gets the path, or the number of this process's descriptor that root's link leads to. With
-    /// `follow` the file itself may be a link of root's. Returns what the block returns; raises SystemCallError.
+    /// `at(path, follow) { |found| }`: runs the block on the file at an absolute path.
+    ///
+    /// The block has the user's effective ids if the user can change the target of the path, else root's. The block receives
+    /// the path, or the number of a descriptor of this process if a link of root leads to a descriptor. With `follow`, the
+    /// file itself may be a link of root. Returns the block's result. Raises SystemCallError.
     fn at(ruby: &Ruby, this: &Self, path: PathBuf, follow: bool) -> Result<Value, Error> {
         let text = |path: &PathBuf| ruby.str_from_slice(path.as_os_str().as_bytes()).into_value_with(ruby);
-        // The block's exceptions come back as values.
+        // `yield_values` returns the block's exceptions as values.
         let call = |found: Value| ruby.yield_values::<_, Value>((found,));
         let result = match this.0.access(&path, follow) {
             Ok(Access::Root(found)) => Ok(call(text(&found))),

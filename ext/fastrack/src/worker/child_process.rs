@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use magnus::{function, prelude::*, Error, RModule, Ruby, Value};
+use magnus::{function, prelude::*, Error, RModule, Ruby};
 use rb_sys::*;
 
 use fastrack_sys as sys;
 
 use crate::ruby::warn;
 
-/// The exit status of a process that has failed.
+/// The exit status of a failed process.
 const FAILURE: c_int = 1;
 
 pub(super) fn init(module: RModule) -> Result<(), Error> {
@@ -24,14 +24,12 @@ pub(super) fn init(module: RModule) -> Result<(), Error> {
 /// `run { status }`: runs the block, then ends this process with the status that it has returned, as Ruby's fork does:
 /// at_exit hooks run. If the block ends in any other way (raise, throw, end of the thread), they do not.
 ///
-/// Nothing leaves it. Below are frames of the master, and what those would clean up is the master's.
+/// Never returns and never raises: the frames below are the master's, and would clean up the master's resources.
 fn run(ruby: &Ruby) -> Result<(), Error> {
     match ruby.yield_values::<_, c_int>(()) {
         Ok(status) => end_in_order(status),
         Err(error) => warn(&format!("a child of the master failed: {error}")),
     }
-    // It answers clients first. The app may have replaced it by one that returns, or raises.
-    let _ = ruby.module_process().funcall::<_, _, Value>("exit!", (FAILURE,));
     sys::exit_at_once(FAILURE)
 }
 
@@ -49,8 +47,8 @@ fn end_in_order(status: c_int) -> ! {
     }
 }
 
-/// `end_within(seconds, status, line)`: ends this process with that status, and with the line in its log, if it still runs
-/// after that time. What Ruby is doing does not matter. A later call replaces an earlier one.
+/// `end_within(seconds, status, line)`: if this process still runs after the time, writes `line` to its log and ends it with
+/// `status`, even if Ruby hangs. A later call replaces an earlier call.
 fn end_within(seconds: f64, status: c_int, line: String) {
     static NEWEST: AtomicUsize = AtomicUsize::new(0);
     let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -63,6 +61,6 @@ fn end_within(seconds: f64, status: c_int, line: String) {
         sys::write_stderr_all(line.as_bytes());
         sys::exit_at_once(status)
     };
-    // Without the thread, only the master limits its time.
+    // If no thread can be started, only the master limits the time.
     let _ = sys::spawn_thread("fastrack end", wait);
 }

@@ -10,21 +10,21 @@ use magnus::{
     TypedData, Value,
 };
 
-use fastrack_engine::{Control, Ending, Engine, Finish, Forking, GcPause};
+use fastrack_engine::{Control, Engine, Finish, Forking, GcPause};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
 use crate::request::AppThread;
 use crate::ruby::{system_error, GcClock};
-use crate::worker::settings::{app_settings, engine_settings, listeners, optional};
+use crate::worker::engine_arguments::{app_settings, engine_settings, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
 
-/// The Ruby object. It belongs to the process that made it.
+/// The Ruby object. Only the process that made the object may use it.
 #[derive(TypedData)]
 #[magnus(class = "Fastrack::Engine", free_immediately, mark)]
 struct RubyEngine {
-    /// None once it was released, or a forked child has let go of it. Borrowed by each thread that is in `run` or `serve`.
+    /// None after `release`. Each thread in `run` or `serve` borrows the engine.
     engine: RefCell<Option<Engine>>,
     /// Whether the first thread is in `run`.
     running: Cell<bool>,
@@ -32,8 +32,7 @@ struct RubyEngine {
     pause: Cell<Option<GcPause>>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
-    /// These would keep descriptors open; None once the engine was released.
-    ending: RefCell<Option<Arc<Ending>>>,
+    /// It would keep descriptors open; None once the engine was released.
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
     pid: u32,
@@ -50,7 +49,6 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
     class.define_method("begin_pause", method!(RubyEngine::begin_pause, 1))?;
     class.define_method("end_pause", method!(RubyEngine::end_pause, 0))?;
-    class.define_method("catch_fatal_signals", method!(RubyEngine::answer_crashes, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
     class.define_method("release", method!(RubyEngine::release, 0))?;
     define_control(class)
@@ -59,24 +57,21 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 /// Methods that only pass the call on. Traps may call them.
 fn define_control(class: RClass) -> Result<(), Error> {
     type This<'a> = &'a RubyEngine;
-    // run returns once it has answered the requests that have begun.
+    // `run` returns after the requests in progress have been answered.
     class.define_method("stop", method!(|this: This| this.control.stop(), 0))?;
-    // From now on no connection is kept alive, and stop first serves all who wait to be accepted.
+    // From now on each response closes its connection, and `stop` first serves all clients in the backlog.
     class.define_method("drain", method!(|this: This| this.control.drain(), 0))?;
-    // run returns between two requests, to be called again.
+    // `run` returns between two requests, and can be called again.
     class.define_method("pause", method!(|this: This| this.control.pause(), 0))?;
-    // How many requests were answered.
+    // Number of answered requests.
     class.define_method("requests", method!(|this: This| this.control.requests(), 0))?;
-    // How many requests were not answered because their client had left before it was their turn.
+    // Number of requests without an answer because the client had left before the app was called.
     class.define_method("dropped", method!(|this: This| this.control.dropped(), 0))?;
     // Whether a client waits to be accepted, read or answered.
     class.define_method("waiting?", method!(|this: This| this.control.is_anybody_waiting(), 0))?;
-    // Takes the backtraces of Ruby's threads, for the log: to be called on THREAD_DUMP_SIGNAL. False if the watchdog has
-    // not asked for them.
+    // Passes the backtraces of Ruby's threads to the watchdog, for the log. To be called on THREAD_DUMP_SIGNAL. False if the
+    // watchdog has not asked for backtraces.
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
-    // To be called right before this process ends. The request that is being answered gets a 502, or is cut off if its
-    // response has begun; all other connections go to other workers.
-    class.define_method("prepare_exit", method!(RubyEngine::prepare_exit, 0))?;
     // Lets go of all connections without sending anything to any client: for a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
@@ -88,10 +83,10 @@ impl RubyEngine {
         let (app_settings, kept) = app_settings(ruby, hash, templates)?;
         let dumper = Arc::<RubyThreads>::default();
         let settings = engine_settings(ruby, hash, Arc::clone(&dumper) as _)?;
-        let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "dispatch")?;
+        let queue: Option<Obj<RubySharedQueue>> = optional(ruby, hash, "queue")?;
         let queue = queue.as_ref().map(|queue| queue.borrow(ruby)).transpose()?;
         let master: Option<i32> = optional(ruby, hash, "master_fd")?;
-        // SAFETY: Ruby's IO closes it after this call at the earliest.
+        // SAFETY: Ruby's IO keeps the descriptor open during this call.
         let master = master.map(|fd| unsafe { borrow_fd(fd) }).transpose();
         let engine = master
             .and_then(|master| Engine::new(listeners, master, settings, queue.as_deref()))
@@ -99,7 +94,6 @@ impl RubyEngine {
         let object = ruby.obj_wrap(RubyEngine {
             control: engine.control(),
             dumper,
-            ending: RefCell::new(Some(engine.ending())),
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
@@ -107,7 +101,7 @@ impl RubyEngine {
             app_settings,
             pid: std::process::id(),
         });
-        // From here on the object marks them.
+        // From here on the object marks the values.
         drop(kept);
         Ok(object)
     }
@@ -138,14 +132,14 @@ impl RubyEngine {
         }))
     }
 
-    /// `serve(app)`: serves in another thread while the main one is in `run`; returns when the threads are dismissed.
+    /// `serve(app)`: serves in another thread while the main thread is in `run`. Returns after `dismiss_threads`.
     fn serve(ruby: &Ruby, this: &Self, app: Value) -> Result<(), Error> {
         let Some(engine) = this.own_engine(ruby)? else { return Ok(()) };
         let (_, error) = this.with_app(ruby, app, |app| engine.serve(app));
         error.map_or(Ok(()), Err)
     }
 
-    /// `dismiss_threads`: has all threads return from `serve`, when `run` has returned for good.
+    /// `dismiss_threads`: makes all threads return from `serve`. To be called after the last `run`.
     fn dismiss_threads(&self) {
         self.engine.borrow().iter().for_each(Engine::dismiss_threads);
     }
@@ -172,7 +166,7 @@ impl RubyEngine {
         }
     }
 
-    /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` keeps it.
+    /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` returns exceptions as values.
     fn own_engine(&self, ruby: &Ruby) -> Result<Option<Ref<'_, Engine>>, Error> {
         if std::process::id() == self.pid {
             return Ok(Ref::filter_map(self.engine.borrow(), Option::as_ref).ok());
@@ -192,19 +186,6 @@ impl RubyEngine {
         (finish, app.take_pending())
     }
 
-    /// `catch_fatal_signals`: from now on a fatal signal (SIGSEGV, SIGABRT and the like) does what `prepare_exit` does, before
-    /// Ruby gets it.
-    fn answer_crashes(&self) {
-        if let Some(ending) = &*self.ending.borrow() {
-            ending.handle_fatal_signals(rb_sys::rb_funcallv as *const ());
-        }
-    }
-
-    fn prepare_exit(&self) {
-        let ending = self.ending.borrow().clone();
-        ending.iter().for_each(|ending| ending.run());
-    }
-
     /// `release`: closes all descriptors of an engine that does not run any more, connections included, and ends its helper
     /// thread. False if it still runs, or is another process's.
     fn release(&self) -> bool {
@@ -213,14 +194,13 @@ impl RubyEngine {
             return false;
         }
         self.control.mark_dropped();
-        self.ending.borrow().iter().for_each(Ending::leave_fatal_signals);
         GcClock::forget();
-        drop((engine.take(), self.forking.take(), self.ending.take()));
+        drop((engine.take(), self.forking.take()));
         true
     }
 
-    /// `while_forking { fork }`: runs the block while nobody changes the connections, so that the child can let go of all
-    /// of them.
+    /// `while_forking { fork }`: runs the block while no thread changes the connections, so that the child can close its
+    /// copies of all connections.
     fn while_forking(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
         let fork = ruby.block_proc()?;
         let forking = this.forking.borrow().clone();
@@ -234,7 +214,7 @@ impl RubyEngine {
 impl DataTypeFunctions for RubyEngine {
     fn mark(&self, marker: &gc::Marker) {
         for value in self.app_settings.values() {
-            // SAFETY: these were marked until now, so they are alive; and marking so keeps them where they are.
+            // SAFETY: the values have been marked until now, so they are alive. `mark` also pins them.
             marker.mark(unsafe { Value::from_raw(value) });
         }
     }
@@ -242,8 +222,8 @@ impl DataTypeFunctions for RubyEngine {
 
 impl Drop for RubyEngine {
     fn drop(&mut self) {
-        // A forked child whose GC frees its copy must not take the parent's clients out of the shared epoll set. The
-        // engine is leaked: the helper thread, which the child does not have, may have been changing it.
+        // In a forked child, dropping the engine would remove the parent's clients from the shared epoll set. The child leaks
+        // the engine: the parent's helper thread may have been changing it during the fork.
         if std::process::id() != self.pid {
             self.control.close();
             std::mem::forget(self.engine.get_mut().take());

@@ -1,4 +1,4 @@
-//! Fastrack::Monitor: the thread that tells whoever asks what the server does, from the master's side.
+//! Fastrack::Monitor: the master's side of the thread that serves status and metrics.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use super::app_user::RubyAppUser;
 use super::scoreboard::RubyScoreboard;
 use crate::ruby::{protect, system_error, without_gvl};
 
-/// How long to wait before looking at signals.
-const SLICE: Duration = Duration::from_millis(50);
+/// Longest wait without the GVL before signals are checked.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The Ruby object. The master makes it, and its children close their copies.
+/// The Ruby object. The master makes the object, and its children close their copies.
 #[magnus::wrap(class = "Fastrack::Monitor", free_immediately)]
 struct RubyMonitor(RefCell<Monitor>);
 
@@ -34,10 +34,10 @@ type Server = (String, u64, usize, f64, Option<u32>);
 /// Number, signal, state, reason, the new master's pid.
 type OrderRow = (u64, String, String, Option<String>, Option<u32>);
 
-/// Pid, generation, requests, its memory in bytes (PSS, private).
+/// Pid, generation, requests, memory in bytes (PSS, private).
 type Mold = (u32, u64, u64, Option<(u64, u64)>);
 
-/// Name, inode, whether it is TCP, limit of its backlog.
+/// Name, inode, whether the listener is TCP, limit of the backlog.
 type Listener = (String, u64, bool, Option<u32>);
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
@@ -53,8 +53,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyMonitor {
-    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces, user)`: starts the thread, which listens
-    /// nowhere yet. `replaces` says that an old master may still be at that port. `user` is an AppUser or nil.
+    /// `Monitor.start(scoreboard, [path, "host:port", token], [version, ruby, host], threads, replaces, user)`: starts the
+    /// thread, which does not listen yet. `replaces`: an old master may still listen at that port. `user` is an AppUser or nil.
     fn start(
         ruby: &Ruby,
         scoreboard: &RubyScoreboard,
@@ -86,7 +86,7 @@ impl RubyMonitor {
         Ok(RubyMonitor(RefCell::new(monitor)))
     }
 
-    /// `listen`: has it listen at its addresses, also where an old master's monitor is.
+    /// `listen`: listens at the addresses, even if an old master's monitor still uses them.
     fn listen(ruby: &Ruby, this: &Self) -> Result<(), Error> {
         let mut monitor = this.0.borrow_mut();
         let end = Instant::now() + THREAD_TIMEOUT;
@@ -94,10 +94,12 @@ impl RubyMonitor {
             return Ok(());
         }
         let monitor = &mut *monitor;
-        waiting(ruby, move || (monitor.await_listening(SLICE) || Instant::now() > end).then_some(()))
+        waiting(ruby, move || {
+            (monitor.await_listening(SIGNAL_CHECK_INTERVAL) || Instant::now() > end).then_some(())
+        })
     }
 
-    /// `publish(server, workers, mold, listeners, orders)`: how things are now.
+    /// `publish(server, workers, mold, listeners, orders)`: publishes the master's state.
     fn publish(
         &self,
         server: Server,
@@ -129,7 +131,7 @@ impl RubyMonitor {
         self.0.borrow().publish(state);
     }
 
-    /// `exited(nr, pid, cause, text)`: a worker has ended.
+    /// `exited(nr, pid, cause, text)`: records the end of a worker.
     fn exited(&self, nr: usize, pid: u32, cause: String, text: String) {
         self.0.borrow().exited(Exit { nr, pid, cause, text, at: epoch_seconds() });
     }
@@ -139,18 +141,18 @@ impl RubyMonitor {
         self.0.borrow().warning()
     }
 
-    /// `close`: ends the thread. In a forked process this only closes what that has inherited.
+    /// `close`: ends the thread. A forked process only closes the inherited descriptors.
     fn close(&self) {
-        // A thread that forks while another one waits for it has a copy that nobody gives back.
+        // If another thread was borrowing the monitor during a fork, the child's copy stays borrowed.
         let Ok(mut monitor) = self.0.try_borrow_mut() else { return };
         let monitor = &mut *monitor;
         without_gvl(&mut || monitor.close());
-        // That does nothing while a signal is pending. It has been closed once, or is here.
+        // The first call does not run while a signal is pending. A second close does nothing.
         monitor.close();
     }
 }
 
-/// Repeats what waits for the thread, while other threads of Ruby's run, until it gives something.
+/// Repeats `work`, which waits for the monitor's thread without the GVL, until it returns a value.
 fn waiting<T: Send>(ruby: &Ruby, mut work: impl FnMut() -> Option<T> + Send) -> Result<T, Error> {
     let mut found = None;
     loop {

@@ -1,23 +1,24 @@
-//! Fastrack::Scoreboard: what each worker is doing, for the master.
+//! Fastrack::Scoreboard: the master's view of each worker's state and counts.
 
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{
-    Cause, Counts, Entry, ExitStatus, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+    Cause, Counts, Entry, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+    TIMEOUT_STATUS,
 };
 use fastrack_monitor::STATUS_CLASSES;
 
 use crate::ruby::system_error;
 use crate::worker::shared_queue::RubySharedQueue;
 
-/// The Ruby object. The master makes it before it forks.
+/// The Ruby object. The master makes the object before forking.
 #[magnus::wrap(class = "Fastrack::Scoreboard", free_immediately)]
 pub(super) struct RubyScoreboard(pub Scoreboard);
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
     class.undef_default_alloc_func();
-    class.const_set("TIMEOUT_STATUS", ExitStatus::RequestTimeout as i32)?;
+    class.const_set("TIMEOUT_STATUS", TIMEOUT_STATUS)?;
     class.const_set("MAX_WORKERS", MAX_WORKERS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
@@ -38,7 +39,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubyScoreboard {
-    /// `Scoreboard.new(queue)`: in memory shared with the workers that will be forked. The queue is theirs, or nil.
+    /// `Scoreboard.new(queue)`: a scoreboard in memory shared with future workers. `queue` is the workers' SharedQueue or nil.
     fn new(ruby: &Ruby, queue: Option<Obj<RubySharedQueue>>) -> Result<Self, Error> {
         let board = Scoreboard::new().map_err(|error| system_error(ruby, "the scoreboard", &error))?;
         let Some(queue) = queue else { return Ok(RubyScoreboard(board)) };
@@ -46,46 +47,52 @@ impl RubyScoreboard {
         Ok(RubyScoreboard(board.with_queue(length)))
     }
 
-    /// `reserve`: a slot for the next worker; nil if all are taken.
+    /// `reserve`: a slot for the next worker; nil if all slots are in use.
     fn reserve(&self) -> Option<usize> {
         self.0.reserve()
     }
 
-    /// `assign(slot, nr, pid, generation)`: its worker has been forked.
+    /// `assign(slot, nr, pid, generation)`: records the worker forked for the slot.
     fn assign(&self, slot: usize, nr: u64, pid: u32, generation: u64) {
         self.0.assign(slot, WorkerId { nr, pid, generation });
     }
 
-    /// `note_memory(slot, pss, private)`: its worker says what it takes, in bytes.
+    /// `note_memory(slot, pss, private)`: records the memory of the slot's worker, in bytes.
     fn note_memory(&self, slot: usize, proportional: u64, private: u64) {
         self.0.note_memory(slot, Memory { proportional, private });
     }
 
-    /// `release(slot)`: its worker has ended.
+    /// `release(slot)`: frees the slot of an ended worker.
     fn release(&self, slot: usize) {
         self.0.release(slot);
     }
 
-    /// `read(slot)`: nil for a slot without a worker, else a Hash: `state` (:waiting, :serving, :ending), `requests`
-    /// (how many were answered); and of the last request `started` and `deadline` in monotonic seconds (nil: no limit),
-    /// `callbacks` (whether it is at those), `line` (method and target, escaped) and `id`, both nil if there is none;
-    /// and of the worker `nr`, `pid` and `generation`, nil before it was forked, and `memory`: [pss, private], nil if it has not said so.
+    /// `read(slot)`: a Hash, or nil for a slot without a worker.
+    ///
+    /// - `state`: :waiting, :serving or :ending
+    /// - `requests`: number of answered requests
+    /// - `started` and `deadline` of the last request, in monotonic seconds; a nil deadline is no limit
+    /// - `callbacks`: whether the last request's callbacks are running
+    /// - `line` (method and target, escaped) and `id` of the last request; nil if unknown
+    /// - `nr`, `pid` and `generation` of the worker; nil before the fork
+    /// - `memory` of the worker, in bytes: [pss, private]; nil before the worker's first report
     fn read(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
         this.0.read(slot).map(|entry| hash(ruby, &entry)).transpose()
     }
 
-    /// `counts(slot)`: what the workers of a slot have done, one after the other, and the connections of the present one; a
-    /// Hash. See docs/logs-and-stats.md.
+    /// `counts(slot)`: a Hash with the counts of all workers of the slot so far, and the present worker's connections. See
+    /// docs/logs-and-stats.md.
     fn counts(ruby: &Ruby, this: &Self, slot: usize) -> Result<Option<RHash>, Error> {
         this.0.counts(slot).map(|counts| counts_hash(ruby, &counts)).transpose()
     }
 
-    /// `totals`: the same of all workers, and of those that have ended.
+    /// `totals`: the counts of all present and past workers.
     fn totals(ruby: &Ruby, this: &Self) -> Result<RHash, Error> {
         counts_hash(ruby, &this.0.totals())
     }
 
-    /// `count_restart("memory")`: a worker was replaced, for this reason. For the master only.
+    /// `count_restart("memory")`: counts a replaced worker by cause. For the master only. Raises ArgumentError for an unknown
+    /// cause.
     fn count_restart(ruby: &Ruby, this: &Self, name: String) -> Result<(), Error> {
         let cause = Cause::ALL.into_iter().find(|cause| cause.name() == name);
         let unknown = || Error::new(ruby.exception_arg_error(), format!("unknown cause {name}"));
@@ -93,7 +100,7 @@ impl RubyScoreboard {
         Ok(())
     }
 
-    /// `restarts`: how many workers were replaced, by the cause; a Hash.
+    /// `restarts`: a Hash with the number of replaced workers, by cause.
     fn restarts(ruby: &Ruby, this: &Self) -> Result<RHash, Error> {
         let hash = ruby.hash_new();
         for (cause, count) in this.0.restarts() {
@@ -170,7 +177,8 @@ fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
     Ok(hash)
 }
 
-/// `count`, `sum` in seconds, and `buckets`: how many there are up to each bound in seconds, as Prometheus counts them.
+/// A Hash with `count`, `sum` in seconds, and `buckets`: the cumulative count for each upper bound in seconds, as in
+/// Prometheus.
 fn histogram_hash(ruby: &Ruby, histogram: &Histogram) -> Result<RHash, Error> {
     let hash = symbols(ruby, &[("count", histogram.count())])?;
     hash.aset(ruby.to_symbol("sum"), histogram.sum as f64 / 1000.0)?;

@@ -1,4 +1,4 @@
-//! Fastrack::SharedQueue: the queue of connections that the workers of one master share.
+//! Fastrack::SharedQueue: the queue of connections shared by the workers of one master.
 
 use std::cell::{Ref, RefCell};
 
@@ -8,7 +8,7 @@ use fastrack_engine::SharedQueue;
 
 use crate::ruby::{io_error, system_error};
 
-/// The Ruby object. The master makes it before it forks.
+/// The Ruby object. The master makes the object before forking.
 #[magnus::wrap(class = "Fastrack::SharedQueue", free_immediately)]
 pub(super) struct RubySharedQueue(RefCell<Option<SharedQueue>>);
 
@@ -27,20 +27,22 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 }
 
 impl RubySharedQueue {
-    /// `SharedQueue.new`: for the workers that will be forked.
+    /// `SharedQueue.new`: a queue for future workers.
     fn new(ruby: &Ruby) -> Result<Self, Error> {
         Self::wrap(ruby, SharedQueue::new())
     }
 
     /// `SharedQueue.from_fds(fds)`: the queue of the old master, after a re-exec.
     fn from_fds(ruby: &Ruby, fds: [i32; 3]) -> Result<Self, Error> {
-        // SAFETY: this process inherited them for this, and closes them later. Nobody truncates the file.
+        // SAFETY: this process has inherited the descriptors for this queue, and closes them later. No process truncates the
+        // file.
         Self::wrap(ruby, unsafe { SharedQueue::from_raw_fds(fds) })
     }
 
-    /// `SharedQueue.of_master(fds, pid)`: the queue of this worker's master, which has sent the descriptors.
+    /// `SharedQueue.of_master(fds, pid)`: the queue of this worker's master, by the descriptors sent by the master.
     fn of_master(ruby: &Ruby, fds: [i32; 3], master: u32) -> Result<Self, Error> {
-        // SAFETY: this process has received them for this, and closes them later. Nobody truncates the file.
+        // SAFETY: this process has received the descriptors for this queue, and closes them later. No process truncates the
+        // file.
         Self::wrap(ruby, unsafe { SharedQueue::of_master(fds, master) })
     }
 
@@ -49,18 +51,18 @@ impl RubySharedQueue {
         Ok(RubySharedQueue(RefCell::new(Some(queue))))
     }
 
-    /// `fds`: its descriptors, for `from_fds` in the process that inherits them.
+    /// `fds`: the queue's descriptors, for `from_fds` in a process that inherits them.
     fn fds(ruby: &Ruby, this: &Self) -> Result<(i32, i32, i32), Error> {
         Ok(this.borrow(ruby)?.raw_fds().into())
     }
 
-    /// `worker_exited(pid)`: this worker has died.
+    /// `worker_exited(pid)`: removes a dead worker.
     fn forget(ruby: &Ruby, this: &Self, pid: u32) -> Result<(), Error> {
         this.borrow(ruby)?.forget(pid);
         Ok(())
     }
 
-    /// `drain`: this master's workers are about to stop, and it starts no new ones.
+    /// `drain`: announces that this master's workers will stop, and that the master starts no new workers.
     fn end(ruby: &Ruby, this: &Self) -> Result<(), Error> {
         this.borrow(ruby)?.end();
         Ok(())
@@ -71,7 +73,7 @@ impl RubySharedQueue {
         drop(self.0.take());
     }
 
-    /// The queue; an IOError if it is closed.
+    /// The queue; an IOError if the queue is closed.
     pub fn borrow(&self, ruby: &Ruby) -> Result<Ref<'_, SharedQueue>, Error> {
         Ref::filter_map(self.0.borrow(), Option::as_ref)
             .map_err(|_| io_error(ruby, "the workers' queue is closed"))

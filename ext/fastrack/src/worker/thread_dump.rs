@@ -1,8 +1,9 @@
-//! Dumps Ruby's threads for the watchdog, which runs in the helper thread: no Ruby thread, and never with the GVL.
+//! Dumps Ruby's threads for the watchdog. The watchdog runs in the helper thread, which is not a Ruby thread and never has
+//! the GVL.
 //!
-//! Ruby is asked first, by a signal that it traps: the trap runs on the main thread as soon as that checks interrupts.
-//! If it does not (native code that keeps the GVL, or that nothing interrupts), a second signal makes each thread write
-//! its own frames, in a handler that allocates nothing and takes no lock.
+//! The first signal asks Ruby: a trap runs on the main thread as soon as the main thread checks interrupts. In native code
+//! that holds the GVL or cannot be interrupted, the main thread checks none. Then a second signal makes each thread write
+//! its own frames, in a handler that allocates nothing and locks nothing.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,17 +17,17 @@ use fastrack_sys as sys;
 
 use crate::ruby::{bytes, format_into, is_string, NIL};
 
-/// The most frames shown of a thread.
+/// Maximum number of frames in the dump of a thread.
 const MAX_FRAMES: usize = 100;
 
-/// How often to check whether a thread has written its frames, in milliseconds.
+/// Interval of checks whether a thread has written its frames, in milliseconds.
 const POLL_INTERVAL: u64 = 2;
 
-/// How long to wait for one thread: some system calls let no signal through.
+/// Maximum wait for one thread: a thread in an uninterruptible system call handles no signal.
 const THREAD_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The longest line that is written, in bytes.
-const MAX_LINE: usize = 1024;
+/// Maximum length of a line of the dump, in bytes.
+const MAX_LINE_LEN: usize = 1024;
 
 /// The signal on which Ruby must call `Engine#thread_dump`.
 pub(super) fn thread_dump_signal() -> i32 {
@@ -40,18 +41,20 @@ pub(super) struct RubyThreads {
     answered: Condvar,
 }
 
-/// What the watchdog has asked Ruby for.
+/// The watchdog's question to Ruby.
 #[derive(Debug, Default)]
 enum Dump {
+    /// The watchdog has not asked.
     #[default]
     Nothing,
-    /// It waits for that, or has given up.
+    /// The watchdog waits for the dump, or has given up.
     Asked,
+    /// Ruby has sent the dump.
     Answered(String),
 }
 
 impl RubyThreads {
-    /// Ruby's answer, from its trap. False if the watchdog has not asked.
+    /// Passes the dump from Ruby's trap to the watchdog. Returns false if the watchdog has not asked.
     pub fn answer(&self, dump: String) -> bool {
         let mut asked = self.lock();
         if matches!(*asked, Dump::Nothing) {
@@ -76,7 +79,8 @@ impl ThreadDumper for RubyThreads {
         let waited = self.answered.wait_timeout_while(dump, timeout, |dump| matches!(dump, Dump::Asked));
         let mut dump = waited.unwrap_or_else(PoisonError::into_inner).0;
         let Dump::Answered(text) = std::mem::take(&mut *dump) else {
-            // With several threads the process may go on, and the master may ask. A late answer would be taken for its.
+            // With several threads the process may continue, and the master may ask for a dump, too. As long as the state is
+            // Asked, a late answer to the watchdog is not mistaken for an answer to the master.
             *dump = Dump::Asked;
             return None;
         };
@@ -87,7 +91,7 @@ impl ThreadDumper for RubyThreads {
         sys::load_backtrace();
         let deadline = Instant::now() + Duration::from_millis(millis);
         let signal = sys::spare_signal(1);
-        // SAFETY: it does only what signal-safety(7) allows, see there.
+        // SAFETY: `write_frames` is async-signal-safe, see there.
         if unsafe { sys::handle_signal(signal, write_frames) }.is_err() {
             return;
         }
@@ -103,19 +107,18 @@ impl ThreadDumper for RubyThreads {
     }
 }
 
-/// Whether the thread that was signalled last has written its frames.
+/// Whether the last signalled thread has written its frames.
 static WRITTEN: AtomicBool = AtomicBool::new(false);
 
-/// The handler of the second signal: does only what signal-safety(7) allows, and calls Ruby functions that only read.
+/// The handler of the second signal. Calls only functions that signal-safety(7) allows, and Ruby functions that only read.
 extern "C" fn write_frames(_signal: i32) {
-    // SAFETY: the arrays have as many places as is said. These are the current thread's frames, and it is in this
-    // handler: nothing changes them.
+    // SAFETY: the arrays have MAX_FRAMES elements. The frames of the current thread do not change during its handler.
     unsafe {
         if ruby_native_thread_p() != 0 {
             let (mut frames, mut lines) = ([NIL; MAX_FRAMES], [0; MAX_FRAMES]);
             let found = rb_profile_frames(0, MAX_FRAMES as _, frames.as_mut_ptr(), lines.as_mut_ptr());
             let found = usize::try_from(found).unwrap_or(0).min(MAX_FRAMES);
-            write_line(&[b"  a thread of Ruby's:"]);
+            write_line(&[b"  a Ruby thread:"]);
             for (frame, line) in frames.iter().zip(lines).take(found) {
                 write_frame(*frame, line);
             }
@@ -130,15 +133,15 @@ extern "C" fn write_frames(_signal: i32) {
 
 unsafe fn write_frame(frame: VALUE, line: i32) {
     let mut digits = [0; 12];
-    // SAFETY: these look up Strings that belong to the frame's code, and make none.
+    // SAFETY: both functions return existing Strings of the frame's code.
     let (path, label) = unsafe { (rb_profile_frame_path(frame), rb_profile_frame_label(frame)) };
-    // SAFETY: they live as long as the code, which runs.
+    // SAFETY: the Strings live as long as the running code.
     let (path, label) = unsafe { (text(path, b"(native)"), text(label, b"?")) };
     write_line(&[b"    ", path, b":", format_into(&mut digits, line), b": in ", label]);
 }
 
 unsafe fn text(value: VALUE, default: &[u8]) -> &[u8] {
-    // SAFETY: as the caller's; only a String's bytes are read.
+    // SAFETY: the caller's value is alive; only the bytes of a String are read.
     unsafe {
         if is_string(value) {
             bytes(value)
@@ -150,14 +153,14 @@ unsafe fn text(value: VALUE, default: &[u8]) -> &[u8] {
 
 /// Writes a line with one system call, so that the lines of several processes do not mix.
 fn write_line(parts: &[&[u8]]) {
-    let mut line = [0; MAX_LINE];
-    let mut rest = &mut line[..MAX_LINE - 1];
+    let mut line = [0; MAX_LINE_LEN];
+    let mut rest = &mut line[..MAX_LINE_LEN - 1];
     for part in parts {
-        // What does not fit is cut off.
+        // A longer line is cut off.
         let _ = rest.write_all(part);
     }
-    let length = MAX_LINE - 1 - rest.len();
+    let length = MAX_LINE_LEN - 1 - rest.len();
     line[length] = b'\n';
-    // A log that cannot be written to goes without.
+    // A failed write to the log is ignored.
     let _ = sys::write_stderr(&line[..=length]);
 }

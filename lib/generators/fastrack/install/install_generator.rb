@@ -6,15 +6,15 @@ require "fastrack/configuration"
 module Fastrack
   # Rails finds and loads this: `bin/rails generate fastrack:install`.
   module Generators
-    # Writes config/fastrack.rb, the Procfile's line for the web process, and the server of bin/dev and the Dockerfile.
-    # `bin/rails destroy fastrack:install` takes all of it back.
+    # Writes config/fastrack.rb, the Procfile's line for the web process, and the server of bin/dev and the Dockerfile. `bin/rails destroy
+    # fastrack:install` reverts all changes.
     class InstallGenerator < ::Rails::Generators::Base
       desc "Writes config/fastrack.rb, and has the Procfile, bin/dev and Rails' Dockerfile start Fastrack."
 
       COMMAND = "bundle exec fastrack -e ${RAILS_ENV:-${RACK_ENV:-production}}"
       WEB = "web: #{COMMAND}\n"
 
-      # What the Procfile had.
+      # Marks the Procfile's former line.
       BEFORE = "# before fastrack:install: "
 
       DEV = "#!/bin/sh\nexec bin/rails server -u fastrack \"$@\"\n"
@@ -56,7 +56,7 @@ module Fastrack
         gsub_file "Procfile", /^(web:.*)$/, "#{BEFORE}\\1\n#{WEB.chomp}" unless text.include?(WEB.chomp)
       end
 
-      # What it starts: Procfile.dev (foreman), or bin/rails itself (Rails 8).
+      # Changes the command of bin/dev: Procfile.dev (foreman), or bin/rails itself (Rails 8).
       def change_bin_dev
         return %w[Procfile.dev bin/dev].each { |name| restore(name) { |text| text.sub(DEV, "").sub(/ -u fastrack|, "-u", "fastrack"/, "") } } if behavior == :revoke
 
@@ -68,8 +68,8 @@ module Fastrack
         chmod "bin/dev", 0o755
       end
 
-      # By variables, rackup's and Rack 2's: the entrypoint prepares the database for a command that ends with `bin/rails server`, and for
-      # no other.
+      # Sets the variables of rackup and of Rack 2. The command stays, because the entrypoint prepares the database only for a command that
+      # ends with `bin/rails server`.
       def change_dockerfile
         return restore("Dockerfile") { |text| text.sub(HANDLER, "") } if behavior == :revoke
         return unless File.exist?(in_app("Dockerfile")) && !File.read(in_app("Dockerfile")).match?(/RACK(?:UP)?_HANDLER|fastrack/)
@@ -82,17 +82,17 @@ module Fastrack
       SERVER = /bin\/rails(?:", "| )s(?:erver)?\b(?!.*fastrack)"?/.freeze
       private_constant :SERVER
 
-      # In a shell or in Ruby.
+      # Adds the server to a line of shell or Ruby.
       def with_server(line)
         line.end_with?('"') && line.include?('", "') ? "#{line}, \"-u\", \"fastrack\"" : "#{line} -u fastrack"
       end
 
       def in_app(name) = File.expand_path(name, destination_root)
 
-      # Takes back what was written into a file; one in which nothing else is goes.
+      # Reverts a file's change. A file without other content is removed.
       #
       # @yieldparam text [String]
-      # @yieldreturn [String] as it was
+      # @yieldreturn [String] the former text
       def restore(name)
         return unless File.exist?(in_app(name))
 
@@ -106,7 +106,7 @@ module Fastrack
         before.empty? ? File.delete(in_app(name)) : File.write(in_app(name), before)
       end
 
-      # Where Puma's file has no number of workers, it means one. What it sets is not set twice.
+      # Head of the file. A puma.rb without `workers` means one worker. Values of the puma.rb are not set twice.
       def head
         default, workers, requests = "as many as there are CPUs, and 1 in development", 'ENV["WEB_CONCURRENCY"]', "# max_request_per_child 1000"
         default, workers, requests = "1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)', "max_request_per_child 0" if puma_file
@@ -116,7 +116,7 @@ module Fastrack
         puma_file&.match?(/^\s*pidfile\b/) ? text.sub(/^pid .*\n/, "").sub(/\n+\z/, "\n") : text
       end
 
-      # config/puma.rb, without what this file begins with.
+      # Content of config/puma.rb without its magic comment.
       def puma_file
         return unless File.exist?(in_app("config/puma.rb"))
 

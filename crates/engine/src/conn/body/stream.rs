@@ -268,7 +268,7 @@ impl<'a> BodyStream<'a> {
     }
 
     /// Passes the bytes after the body to `look`, which must not use this stream.
-    pub fn look_beyond(&self, look: &mut dyn FnMut(&[u8])) {
+    pub fn peek_pipelined(&self, look: &mut dyn FnMut(&[u8])) {
         look(self.reader().rest());
     }
 

@@ -70,7 +70,7 @@ fn a_body_that_was_read_ahead_can_still_be_read_and_the_bytes_after_it_are_known
         assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::Blocked));
         client.send(second);
         assert_eq!(client.stream().read_ahead(), Ok(ReadAhead::Whole));
-        client.stream().look_beyond(&mut |bytes| assert_eq!(bytes, b"GET"));
+        client.stream().peek_pipelined(&mut |bytes| assert_eq!(bytes, b"GET"));
         assert_eq!(client.read(), (b"abcdefgh".to_vec(), Ok(BodyRead::End)));
     }
 }

@@ -11,7 +11,7 @@ fn control() -> Arc<Control> {
 fn start(shared: &Arc<Shared>) -> Helper {
     let control = control();
     let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &RequestSettings::default());
-    Helper::start(Arc::clone(shared), control, Arc::new(ending)).expect("a thread")
+    Helper::start(Arc::clone(shared), control, ending).expect("a thread")
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn a_long_request_is_noticed_however_many_short_ones_came_before() {
     for round in 0..40_u64 {
         for cycle in 0..200 {
             shared.set_busy();
-            shared.begin(false);
-            shared.begin(true);
+            shared.begin();
+            shared.begin();
             // As long as it takes the helper to look, more or less.
             let until =
                 Instant::now() + Duration::from_micros((round * 200 + cycle) % 1100 / 10 * (cycle % 11));
@@ -60,7 +60,7 @@ fn a_long_request_is_noticed_however_many_short_ones_came_before() {
         }
         shared.reactor().take_long_request();
         shared.set_busy();
-        shared.begin(true);
+        shared.begin();
         until(|| shared.reactor().take_long_request());
         shared.set_waiting(shared.reactor());
     }

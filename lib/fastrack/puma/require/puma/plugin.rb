@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-# Found by plugins of Puma's where there is no Puma: what they call while they are loaded.
+# Loaded where Puma is not installed: constants and methods that Puma's plugins use while they are loaded.
 module Puma
-  # What configurations and plugins read where there is no Puma.
+  # Constants of Puma's that configurations and plugins read.
   module Const
-    # The Puma whose events plugins find here.
+    # The version of Puma whose events plugins find.
     PUMA_VERSION = VERSION = "6.6.0"
 
     SUPPORTED_HTTP_METHODS = %w[HEAD GET POST PUT DELETE OPTIONS TRACE PATCH].freeze
@@ -22,7 +22,7 @@ module Puma
 
   # A plugin file calls Puma::Plugin.create.
   class Plugin
-    # The class is called by the file that calls this: puma/plugin/NAME.rb.
+    # The plugin's name is the name of the calling file: puma/plugin/NAME.rb.
     def self.create(&body)
       name = caller_locations(1, 1).first.path.b[%r{puma/plugin/([^/]*)\.rb\z}, 1]
       Plugins.register(name, Class.new(self, &body))
@@ -47,7 +47,7 @@ module Puma
     end
   end
 
-  # Plugins add words to it; see PumaFile.
+  # Plugins add words to this class; see PumaFile.
   class DSL
   end
 end

@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+require_relative "../log"
+require_relative "inherited"
+
+module Fastrack
+  # The server's listeners. A reload changes them at its end, or not at all.
+  class ListenerSet
+    # @return [Array<Listener>]
+    attr_reader :all
+    # @return [Array<Listener>] closed listeners, whose connections may still be kept alive
+    attr_reader :former
+
+    # @param configuration [Configuration]
+    # @raise [ListenError]
+    def initialize(configuration)
+      inherited = InheritedListeners.take_over
+      @supervised = inherited.supervised?
+      @all = @supervised ? inherited.take_all : open(configuration, inherited)
+    ensure
+      @former = inherited ? inherited.close_rest : []
+    end
+
+    # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration does not count
+    def supervised? = @supervised
+
+    # Listeners whose address is still configured stay open.
+    #
+    # @param before [Configuration]
+    # @param after [Configuration]
+    # @yield when new addresses are open, to other steps that may fail
+    # @return [Array<Listener>] listeners that are no longer configured, now closed
+    # @raise [ListenError] then, as when the block raises, nothing has changed
+    def change(before, after)
+      opened = []
+      if supervised? || before.listen_values == after.listen_values
+        yield
+        return []
+      end
+      kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
+      removed = unconfigured(kept, before.addresses - after.addresses)
+      # One try for each address, because the master must not wait for a port.
+      added.each { |address| opened.concat(address.open) }
+      yield
+      replace(removed, opened)
+      announce(opened, urls: after.development?)
+      removed
+    rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
+      remove(opened)
+      raise
+    end
+
+    # Logs a line for each address. A host name may have several listeners.
+    def announce(listeners = @all, urls:)
+      listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
+      listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") } if urls
+    end
+
+    # Closes all listeners. Only a supervisor removes files of its sockets.
+    def close
+      @all.each(&:close)
+      [*@all, *@former].each(&:remove_file) unless supervised?
+    end
+
+    private
+
+    def open(configuration, inherited)
+      opened = []
+      configuration.addresses.each do |address|
+        found = inherited.take(address)
+        opened.concat(found.empty? ? address.open_with_retries : found)
+      end
+      opened
+    rescue Error
+      remove(opened)
+      raise
+    end
+
+    # The listeners of removed addresses. An address with port 0 owns each listener whose port no other address names.
+    def unconfigured(kept, removed)
+      rest = InheritedListeners.new(@all.dup)
+      kept.sort_by { |address| -address.port.to_i }.each { |address| rest.take(address) }
+      removed.flat_map { |address| rest.take(address) }
+    end
+
+    def replace(removed, opened)
+      removed.each(&:drop)
+      @all = @all - removed + opened
+      @former += removed
+    end
+
+    def remove(listeners)
+      listeners.each(&:close)
+      listeners.each(&:remove_file)
+    end
+  end
+end

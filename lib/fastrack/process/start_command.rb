@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+require_relative "../text"
+require_relative "pid_file"
+
+module Fastrack
+  # The command, directory and environment of this process's start, for the start of a new master. All three are read early, because rackup
+  # removes its options from ARGV, and Bundler and the app change ENV.
+  class StartCommand
+    # Bundler's environment_preserver.rb saves variables with this prefix. This value stands for an unset variable.
+    SAVED = "BUNDLER_ORIG_"
+    SAVED_NIL = "BUNDLER_ENVIRONMENT_PRESERVER_INTENTIONALLY_NIL"
+    private_constant :SAVED, :SAVED_NIL
+
+    # @return [Array<String>] the program and its arguments
+    attr_reader :command
+    # @return [String] with its symbolic links, which may have other targets at the next start
+    attr_reader :directory
+    # @return [Hash{String => String}]
+    attr_reader :environment
+
+    class << self
+      # Reads command, directory and environment, once.
+      def capture
+        @current ||= new
+      end
+      alias current capture
+
+      # @return [String] the shell's path of the working directory, if it is right. The path keeps symbolic links, which may have other
+      #   targets later
+      def logical_directory(environment = ENV)
+        given = environment["PWD"].to_s
+        Text.utf8(given.start_with?("/") && File.identical?(given, ".") ? given : Dir.pwd)
+      end
+    end
+
+    # @param proc_dir [String] see proc(5); only Linux has this directory
+    def initialize(proc_dir: "/proc/self")
+      @proc_dir = proc_dir
+      words = list("cmdline")
+      @intact = running?(words)
+      environment = intact? ? initial_environment : current_environment
+      @directory = self.class.logical_directory(environment).dup.freeze
+      words = rebuilt(words.first) unless intact?
+      bundled = bundled?(environment)
+      @environment = (bundled ? without_bundler(environment) : environment).freeze
+      @command = (bundled ? [RbConfig.ruby, environment["BUNDLE_BIN_PATH"], "exec", *words] : words).freeze
+    end
+
+    # @return [Boolean] whether command and environment are the original ones, not changed by rackup, Bundler or the app
+    def intact? = @intact
+
+    # rackup --daemonize enters / before the directory is read. Then only PWD has the directory.
+    def daemonized
+      given = @environment["PWD"].to_s
+      @directory = given.dup.freeze if @directory == "/" && given.start_with?("/") && File.directory?(given)
+    end
+
+    # Replaces this process by a new start, with the current ENV. No at_exit hook runs.
+    #
+    # @param pid_files [Array<String>] this server's pid files, which rackup would take for another server's
+    def run_again(pid_files)
+      pid_files.each { |path| PidFile.new(path).remove }
+      program, *arguments = command
+      Process.exec([program, program], *arguments, chdir: directory)
+    end
+
+    private
+
+    # The kernel ends each string with a null byte.
+    def list(name)
+      File.binread(File.join(@proc_dir, name)).chomp("\0").split("\0", -1).map { |text| Text.utf8(text) }
+    rescue SystemCallError
+      []
+    end
+
+    # Whether the words are the original command line. A process title overwrites command line and environment. Without a title the first
+    # word is the running program.
+    def running?(words)
+      program = which(words.first.to_s)
+      !program.nil? && File.identical?(program, File.join(@proc_dir, "exe"))
+    end
+
+    def which(word)
+      return word if word.include?("/") && File.executable?(word)
+
+      ENV.fetch("PATH", "").b.split(File::PATH_SEPARATOR).map { |dir| File.join(Text.utf8(dir), Text.utf8(word)) }
+         .find { |path| File.file?(path) && File.executable?(path) }
+    end
+
+    def initial_environment
+      list("environ").filter_map { |pair| pair.partition("=").values_at(0, 2) if pair.include?("=") }.to_h
+    end
+
+    # rackup's default for RACK_ENV is not passed on as the user's choice.
+    def current_environment = ENV.to_h.reject { |name, value| name == "RACK_ENV" && value == "development" }
+
+    # Whether `bundle exec` started this process for its directory. Then the new master is also started by `bundle exec`, and finds the
+    # Gemfile of the new release.
+    def bundled?(environment)
+      gemfile, program = environment.values_at("BUNDLE_GEMFILE", "BUNDLE_BIN_PATH")
+      return false unless gemfile && program && File.file?(program) && environment.any? { |name, _| name.start_with?(SAVED) }
+
+      folders = [@directory, File.dirname(File.realpath(gemfile))].map { |folder| "#{File.realpath(folder)}/".b }
+      folders.first.start_with?(folders.last)
+    rescue SystemCallError
+      false
+    end
+
+    def without_bundler(environment)
+      saved, rest = environment.partition { |name, _| name.start_with?(SAVED) }.map(&:to_h)
+      rest.merge(saved.transform_keys { |name| name.delete_prefix(SAVED) }).reject { |_, value| value == SAVED_NIL }
+    end
+
+    # Command without /proc's original. The process title of `bundle exec` has all arguments, also arguments that were removed from ARGV.
+    def rebuilt(title)
+      words = [$PROGRAM_NAME, *ARGV].map { |word| Text.utf8(word) }
+      titled = title.to_s.b.split.map { |word| Text.utf8(word) }
+      words = titled if titled.any? && title != words.join(" ") && which(titled.first)
+      # A program from PATH is looked up in PATH again, because a new version may be there.
+      [RbConfig.ruby, "-S", name_in_path(words.first), *words.drop(1)]
+    end
+
+    def name_in_path(program)
+      name = File.basename(program)
+      found = which(name)
+      found && File.identical?(found, program) ? name : program
+    end
+  end
+end

@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require "fastrack"
+require "fastrack/worker/control_channel"
+
+RSpec.describe "Fastrack::ControlChannel", once: nil do
+  channel = Fastrack::ControlChannel
+  # Messages of a worker that has become the mold, and of a master that has not known so.
+  noise_of_master = [channel::GO, channel::STAY, channel::PROMOTE, channel::KNOWN]
+  noise_of_mold = [channel::FORBID, channel::ENDING, channel::OUTGROWN, channel::LIMIT_REACHED]
+
+  def pair = Fastrack::ControlChannel.pair.each { |one| (@channels ||= []) << one }
+
+  after { @channels&.each(&:close) }
+
+  # A mold that "forks" a process with a number of its own for each order, and says more than it should. Notes each order.
+  def noisy_mold(theirs, random, noise, orders)
+    Thread.new do
+      said = []
+      while (order = theirs.take_order)
+        orders << order
+        order.descriptors.each(&:close)
+        random.rand(3).times { theirs.write(noise.sample(random: random)) }
+        # An answer that comes once more, or late.
+        theirs.write(said.sample(random: random)) if said.any? && random.rand(2).zero?
+        theirs.forked(order, 1000 + orders.size)
+        said << "#{Fastrack::ControlChannel::FORKED} #{order.number} #{1000 + orders.size}"
+      end
+    end
+  end
+
+  it "gives the master the pid that belongs to each order, whatever else is said meanwhile, and has the mold fork for orders alone" do
+    50.times do |seed|
+      random = Random.new(seed)
+      ours, theirs = pair
+      mold = noisy_mold(theirs, random, noise_of_mold, orders = [])
+      others = []
+      20.times do |index|
+        random.rand(3).times { ours.write(noise_of_master.sample(random: random)) }
+        expect(ours.order(index, index.even? ? index : nil, [$stdin], 20) { |other| others << other }).to eq(1001 + index), "seed #{seed}"
+      end
+      ours.close
+      expect(mold.join(20)).to eq(mold)
+      expect(orders.map { |order| [order.nr, order.slot] }).to eq(Array.new(20) { |index| [index, index.even? ? index : nil] })
+      expect(others - noise_of_mold).to eq([])
+    end
+  end
+
+  it "does not take an earlier order's answer for this one's" do
+    ours, theirs = pair
+    expect { ours.order(0, 0, [$stdin], 0) }.to raise_error(Fastrack::Error, /has not answered/)
+    mold = Thread.new { Array.new(2) { |index| theirs.take_order.tap { |order| theirs.forked(order, 7 + index) } }.each { |order| order.descriptors.each(&:close) } }
+    expect([ours.order(1, 1, [$stdin], 20), mold.join(20)]).to eq([8, mold])
+  end
+
+  it "gives the last messages of a process before its end, also where that has not read all" do
+    ours, theirs = pair
+    ours.write(channel::PROMOTE)
+    theirs.write(channel::READY)
+    theirs.write(channel::ENDING)
+    theirs.close
+    expect(Array.new(2) { ours.read }).to eq([[channel::READY, channel::ENDING], nil])
+  end
+end
