@@ -5,7 +5,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/safe_file"
 require_relative "../text"
-require_relative "."
+require_relative "../listener"
 
 module Fastrack
   # Opens the listeners for a host and port.
