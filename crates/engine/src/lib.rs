@@ -8,8 +8,8 @@
 //! Bottom first. A layer imports only from itself and from layers above it in this list; `bin/lib/layers.rb` has the
 //! same order and checks each import.
 //!
-//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `request_state`: the request in progress, its time
-//!    limit, and the scoreboard
+//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `request_state`: the request
+//!    in progress, its time limit, and the scoreboard
 //! 2. `baton`: which thread drives
 //! 3. `access_log`: lines about requests, and the thread that writes them; `control`: the operations on the engine for
 //!    other threads and signal handlers

@@ -64,7 +64,7 @@ fn order(number: u64) -> Order {
 }
 
 #[test]
-fn it_tells_what_the_master_and_the_scoreboard_say() {
+fn the_status_shows_the_published_state_and_the_scoreboard() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");
     let scoreboard = Scoreboard::new().expect("memory");
@@ -111,7 +111,7 @@ fn it_tells_what_the_master_and_the_scoreboard_say() {
 }
 
 #[test]
-fn it_listens_before_the_master_goes_on_which_may_end_another_ones_monitor() {
+fn listen_returns_only_after_the_monitor_listens() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");
     let scoreboard = Scoreboard::new().expect("memory");
@@ -122,7 +122,7 @@ fn it_listens_before_the_master_goes_on_which_may_end_another_ones_monitor() {
 }
 
 #[test]
-fn its_socket_is_the_owners_alone_and_only_its_own_is_removed() {
+fn only_the_owner_may_connect_and_only_the_own_socket_file_is_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");
     let scoreboard = Scoreboard::new().expect("memory");
@@ -167,7 +167,7 @@ fn an_address_that_cannot_be_used_is_a_warning_and_nothing_more() {
 }
 
 #[test]
-fn a_page_elsewhere_cannot_have_its_own_name_lead_here() {
+fn a_page_of_another_domain_cannot_read_the_answers() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");
     let monitor = start(&path, &Scoreboard::new().expect("memory"));
@@ -190,7 +190,7 @@ fn a_page_elsewhere_cannot_have_its_own_name_lead_here() {
 }
 
 #[test]
-fn no_name_of_a_listener_breaks_the_metrics() {
+fn names_of_listeners_are_escaped_in_the_metrics() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");
     let socket = std::os::unix::net::UnixListener::bind(dir.path().join("app")).expect("a listener");
@@ -211,7 +211,7 @@ fn no_name_of_a_listener_breaks_the_metrics() {
 }
 
 #[test]
-fn all_answers_agree_that_a_server_without_a_ready_worker_serves_nobody() {
+fn all_answers_agree_that_a_server_without_a_ready_worker_is_down() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("control");
     let scoreboard = Scoreboard::new().expect("memory");

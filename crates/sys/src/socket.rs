@@ -89,18 +89,18 @@ pub fn recv(fd: BorrowedFd<'_>, buffer: &mut Vec<u8>, most: usize) -> io::Result
     Ok(got)
 }
 
-/// Reads and discards up to 4 KiB of input without blocking. Returns how much it was.
+/// Reads and discards up to 4 KiB of input without blocking. Returns the number of bytes.
 pub fn discard_input(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let mut bytes = [MaybeUninit::uninit(); 4096];
     let (_, got) = net::recv(fd, &mut bytes, RecvFlags::DONTWAIT)?;
     Ok(got)
 }
 
-/// Most input that [`drain_input`] discards, in bytes: the peer may go on sending.
+/// The highest number of bytes that [`drain_input`] discards: the peer may continue to send.
 const DRAIN_LIMIT: usize = 64 * 1024;
 
-/// Discards the input that is there, up to 64 KiB, before a close: a close with unread input resets the connection, and the peer
-/// could lose what was sent to it (RFC 9112 §9.6).
+/// Discards unread input, up to 64 KiB, before a close. A close with unread input resets the connection, and the peer could
+/// lose bytes that were sent to it (RFC 9112 §9.6).
 pub fn drain_input(fd: BorrowedFd<'_>) {
     let mut left = DRAIN_LIMIT;
     while left > 0 {
@@ -116,7 +116,7 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::SEND)?)
 }
 
-/// Sends as [`send`] does, for bytes that more bytes follow at once (MSG_MORE, send(2)): an incomplete TCP packet waits
+/// Sends as [`send`] does. For bytes with more to follow at once (MSG_MORE, send(2)): an incomplete TCP packet waits
 /// for the next send, or for 200 milliseconds.
 pub fn send_more(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Ok(net::send(fd, bytes, backend::MORE)?)

@@ -8,7 +8,7 @@ use super::lent_buffer::LentBuffer;
 use super::queue_time::queue_time;
 use super::read_buf::MAX_KEPT_CAPACITY;
 use super::request::Request;
-use super::spool::{Kept, Spooling, SHORT_REST};
+use super::spool::{MemoryReservation, Spooling, SHORT_REST};
 use super::write_buf::WriteBuf;
 use crate::control::Control;
 use crate::request_state::ActiveRequest;
@@ -24,7 +24,7 @@ pub(crate) struct InFlight {
     is_lent: bool,
     spooling: Spooling,
     /// The room in memory for the unsent rest, once the application has passed the whole response.
-    kept: Option<Kept>,
+    reservation: Option<MemoryReservation>,
     /// Why the unsent rest could not be spooled.
     spool_failure: Option<io::Error>,
     /// No memory was available for the unsent rest.
@@ -71,7 +71,7 @@ impl InFlight {
             lent_buffer,
             is_lent: false,
             spooling,
-            kept: None,
+            reservation: None,
             spool_failure: None,
             out_of_memory: false,
             large: 0,
@@ -99,7 +99,8 @@ impl InFlight {
         started
     }
 
-    /// The application is done. False if the helper has taken the request: the process ends, and the caller must not go on.
+    /// Called when the application is done. Returns false if the helper has seized the request: the process ends, and the
+    /// caller must not continue.
     pub fn end(&self, control: &Control) -> bool {
         if control.is_closed() {
             self.active.forget_client();
@@ -108,10 +109,10 @@ impl InFlight {
         self.active.end()
     }
 
-    /// Runs what the application wants called after its response, under a time limit. Also returns what
-    /// [`end`](Self::end) does.
+    /// Runs the callbacks of the application after its response, under a time limit. Also returns the result of
+    /// [`end`](Self::end).
     pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> (T, bool) {
-        // In a forked child the scoreboard shows its parent.
+        // A forked child shares the scoreboard of its parent.
         if control.is_closed() {
             return (call(), true);
         }
@@ -122,8 +123,8 @@ impl InFlight {
     }
 
     /// Takes the unsent rest, and its room in memory.
-    pub fn take_unsent(&mut self) -> (WriteBuf, Option<Kept>) {
-        (std::mem::take(&mut self.write_buf), self.kept.take())
+    pub fn take_unsent(&mut self) -> (WriteBuf, Option<MemoryReservation>) {
+        (std::mem::take(&mut self.write_buf), self.reservation.take())
     }
 
     /// Whether the helper has looked at the request: from then on everything is sent at once.
@@ -168,7 +169,7 @@ impl InFlight {
     /// Called after the application has passed the whole response: reserves memory for the unsent rest. Returns false
     /// if the rest belongs into the spool, or if memory has no room for it.
     pub fn keeps_rest(&mut self) -> bool {
-        let InFlight { write_buf, spooling, kept, .. } = self;
+        let InFlight { write_buf, spooling, reservation, .. } = self;
         if write_buf.bytes().is_empty() {
             write_buf.shrink(0);
             return true;
@@ -179,8 +180,8 @@ impl InFlight {
         if write_buf.len() <= SHORT_REST || write_buf.has_file() {
             return true;
         }
-        *kept = spooling.keep(write_buf.capacity());
-        kept.is_some()
+        *reservation = spooling.reserve_memory(write_buf.capacity());
+        reservation.is_some()
     }
 
     /// The log line for a response that could not be spooled.

@@ -45,7 +45,7 @@ pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::ResponseStage;
 pub use response_writer::{Progress, ResponseWriter};
-pub(crate) use spool::{Kept, Spooling};
+pub(crate) use spool::{MemoryReservation, Spooling};
 pub(crate) use transfer::{Kind, Loaded, Transfer};
 pub(crate) use write_buf::WriteBuf;
 
@@ -76,7 +76,7 @@ enum ConnectionState {
         keep_alive: bool,
         /// Whether the end of this process [resets](ResponseWriter::end_by_close) the connection.
         resets: bool,
-        _kept: Option<Kept>,
+        _reservation: Option<MemoryReservation>,
     },
     /// The response has been sent, and further input is discarded: a close now could lose the response (RFC 9112 §9.6).
     Draining {
@@ -260,10 +260,15 @@ impl Connection {
 
     /// Stores the unsent rest of the response. [`end_in_order`](Self::end_in_order) must follow after the rest was sent
     /// if the end of this process `resets` the connection.
-    pub fn send_later(&mut self, (unsent, _kept): (WriteBuf, Option<Kept>), keep_alive: bool, resets: bool) {
+    pub fn send_later(
+        &mut self,
+        (unsent, _reservation): (WriteBuf, Option<MemoryReservation>),
+        keep_alive: bool,
+        resets: bool,
+    ) {
         self.discard_request();
         self.write_buf = unsent;
-        self.state = ConnectionState::Sending { keep_alive, resets, _kept };
+        self.state = ConnectionState::Sending { keep_alive, resets, _reservation };
     }
 
     /// Called after the response was sent: the end of the process no longer resets the connection.

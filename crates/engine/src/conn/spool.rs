@@ -28,7 +28,7 @@ pub(crate) struct Spooling {
     pub most: u64,
     /// Descriptors from this number on are reserved for the application: the kernel assigns the lowest free number.
     reserved: usize,
-    /// Bytes of responses that are [kept](Self::keep) in memory.
+    /// Bytes of responses with [reserved](Self::reserve_memory) memory.
     in_memory: Arc<AtomicUsize>,
 }
 
@@ -68,10 +68,11 @@ impl Spooling {
     }
 
     /// Reserves room in memory for the rest of a response. None if the rests of all clients would exceed the limit.
-    pub fn keep(&self, bytes: usize) -> Option<Kept> {
-        let room = |kept: usize| kept.checked_add(bytes).filter(|kept| *kept <= MAX_UNSENT_IN_MEMORY);
+    pub fn reserve_memory(&self, bytes: usize) -> Option<MemoryReservation> {
+        let room =
+            |reserved: usize| reserved.checked_add(bytes).filter(|total| *total <= MAX_UNSENT_IN_MEMORY);
         self.in_memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
-        Some(Kept { bytes, in_memory: Arc::clone(&self.in_memory) })
+        Some(MemoryReservation { bytes, in_memory: Arc::clone(&self.in_memory) })
     }
 
     /// The log line for a spool that cannot be made or written.
@@ -98,12 +99,12 @@ impl Drop for Tracked {
 
 /// Reserved room in memory for the rest of a response. Drop releases the room.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct MemoryReservation {
     bytes: usize,
     in_memory: Arc<AtomicUsize>,
 }
 
-impl Drop for Kept {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.in_memory.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -115,7 +116,7 @@ mod tests {
     use crate::request_state::RequestSettings;
 
     #[test]
-    fn the_last_descriptors_are_the_applications() {
+    fn the_last_descriptors_are_reserved_for_the_application() {
         let control = Arc::new(Control::new(-1, [], &RequestSettings::default()).expect("a control"));
         let spooling = Spooling::new(&Settings::default());
         spooling.create(&control).expect("there are enough");
@@ -137,12 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn all_responses_share_the_room_in_memory_and_give_it_back() {
+    fn all_responses_share_the_room_in_memory_and_release_it() {
         let spooling = Spooling::new(&Settings::default());
-        let most = spooling.keep(MAX_UNSENT_IN_MEMORY).expect("all of it");
-        assert!(spooling.clone().keep(1).is_none() && spooling.keep(usize::MAX).is_none());
+        let most = spooling.reserve_memory(MAX_UNSENT_IN_MEMORY).expect("all of it");
+        assert!(
+            spooling.clone().reserve_memory(1).is_none() && spooling.reserve_memory(usize::MAX).is_none()
+        );
         drop(most);
-        let halves = [(); 2].map(|()| spooling.keep(MAX_UNSENT_IN_MEMORY / 2));
-        assert!(halves.iter().all(Option::is_some) && spooling.keep(1).is_none());
+        let halves = [(); 2].map(|()| spooling.reserve_memory(MAX_UNSENT_IN_MEMORY / 2));
+        assert!(halves.iter().all(Option::is_some) && spooling.reserve_memory(1).is_none());
     }
 }

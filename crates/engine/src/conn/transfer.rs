@@ -166,7 +166,8 @@ impl Connection {
                 self.write_buf.load(&buf.decoded, file.map(part));
                 // The other process may have set the socket to be reset. `resets` makes `end_in_order` undo that.
                 let is_last = kind == Kind::LastResponse;
-                self.state = ConnectionState::Sending { keep_alive: !is_last, resets: is_last, _kept: None };
+                self.state =
+                    ConnectionState::Sending { keep_alive: !is_last, resets: is_last, _reservation: None };
                 // The client may still be sending. Then the close has to linger.
                 self.last_read_was_full = is_last;
                 buf.decoded.clear();

@@ -7,11 +7,12 @@ use std::os::unix::fs::FileExt;
 
 use super::spool::Tracked;
 
-/// Bytes of a file that are sent before other connections get a turn.
+/// Bytes of a file that are sent before other connections get a turn. Bench: workloads `slow` and `file`.
 const FILE_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
 /// Slices up to this total length are copied and sent as one, in bytes. Up to this length, a writev(2) costs a quarter
-/// of a microsecond more than a send(2), over TCP and on unix sockets, and the copy costs less.
+/// of a microsecond more than a send(2), over TCP and on unix sockets, and the copy costs less. Bench: workload
+/// `browser-keepalive`.
 const MAX_JOINED: usize = 16 * 1024;
 
 /// The end of a chunk and the last chunk, after a file that is sent as a chunk.

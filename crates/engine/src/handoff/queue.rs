@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_was_killed_while_it_collected_garbage_keeps_nobody_from_it() {
+    fn a_worker_that_was_killed_while_it_collected_garbage_has_no_claim() {
         let queue = SharedQueue::new().expect("a queue");
         let (queue_handle, flags) = (queue.handle().expect("a member").expect("free"), &queue.flags);
         let mut child = std::process::Command::new("true").spawn().expect("a process");

@@ -84,8 +84,8 @@ impl SharedFlags {
         }
     }
 
-    /// Has a process be the one that collects garbage, unless another one is, or it is already. One that was killed is not, even before
-    /// it is reaped.
+    /// Has a process be the one that collects garbage, unless another one is, or it is already. One that was killed is
+    /// not, even before it is reaped.
     pub fn claim_collection(&self, pid: u32) -> bool {
         self.collector.take(pid, |holder| holder == 0 || holder != pid && !is_alive(holder))
     }

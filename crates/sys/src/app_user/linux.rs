@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_acts_as_the_user_alone_and_has_its_ids_back() {
+    fn one_thread_acts_as_the_user_and_gets_its_ids_back() {
         let Some(ids) = nobody() else { return };
         let others = || std::thread::spawn(geteuid).join().expect("a thread");
         let folder = tempfile::tempdir().expect("a folder");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn root_acts_itself_where_folders_are_its_own() {
+    fn root_acts_as_root_in_its_own_folders() {
         let Some(ids) = nobody() else { return };
         assert_eq!(
             access(&ids, Path::new("/etc/fastrack.new"), true).expect("access"),

@@ -51,7 +51,7 @@ pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
 /// Flags of a send without SIGPIPE.
 pub const SEND: SendFlags = SendFlags::NOSIGNAL;
 
-/// Flags of a send that more bytes follow.
+/// Flags of a send with more bytes to follow.
 pub const MORE: SendFlags = SEND.union(SendFlags::MORE);
 
 /// The event for the end of the peer's stream.

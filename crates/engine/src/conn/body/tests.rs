@@ -60,7 +60,7 @@ impl Client {
 }
 
 #[test]
-fn a_body_read_ahead_stays_to_be_read_and_what_is_beyond_is_known() {
+fn a_body_that_was_read_ahead_can_still_be_read_and_the_bytes_after_it_are_known() {
     let framings: [(&str, &[u8], &[u8]); 2] = [
         ("Content-Length: 8", b"abc", b"defghGET"),
         ("Transfer-Encoding: chunked", b"3\r\nabc\r\n5", b"\r\ndefgh\r\n0\r\n\r\nGET"),
@@ -88,7 +88,7 @@ fn a_body_is_read_ahead_up_to_a_mebibyte_and_no_error_in_it_is_missed() {
 }
 
 #[test]
-fn a_body_is_read_as_it_comes_and_what_is_beyond_is_the_next_request() {
+fn a_body_is_read_as_it_arrives_and_the_bytes_after_it_are_the_next_request() {
     let framings: [(&str, &[u8], &[u8]); 2] = [
         ("Content-Length: 8", b"abc", b"defghGET"),
         ("Transfer-Encoding: chunked", b"3\r\nabc\r\n5", b"\r\ndefgh\r\n0\r\n\r\nGET"),
@@ -158,7 +158,7 @@ fn a_client_that_pauses_for_too_long_times_out_however_much_it_has_sent_before()
 }
 
 #[test]
-fn a_stop_leaves_a_silent_client_some_seconds() {
+fn a_stop_shortens_the_timeout_of_a_silent_client() {
     let client = Client::new("Content-Length: 8", b"", &Settings::default());
     {
         let mut reader = client.reader.lock().expect("free");
@@ -208,7 +208,7 @@ fn a_long_rest_is_not_skipped() {
 }
 
 #[test]
-fn a_body_that_is_there_is_not_streamed() {
+fn a_body_that_has_arrived_is_not_streamed() {
     for (fields, body) in [
         ("Content-Length: 3", "abc"),
         ("Transfer-Encoding: chunked", "3\r\nabc\r\n0\r\n\r\n"),

@@ -33,7 +33,7 @@ fn received(buf: &mut WriteBuf, client: &mut UnixStream, server: &UnixStream) ->
 }
 
 #[test]
-fn what_is_pushed_arrives_in_order_however_slowly_it_is_taken() {
+fn pushed_bytes_arrive_in_order_at_a_slow_reader() {
     let (mut client, server) = pair();
     let expected: Vec<u8> = (0..3_000_000).map(|index| (index % 251) as u8).collect();
     let mut buf = WriteBuf::default();
@@ -64,7 +64,7 @@ fn slices_arrive_in_order_joined_or_not_and_the_rest_when_there_is_room() {
 }
 
 #[test]
-fn what_fails_to_be_sent_does_not_wait() {
+fn a_failed_send_empties_the_buffer() {
     for length in [1, 2 * MAX_JOINED] {
         let (client, server) = pair();
         drop(client);
@@ -78,7 +78,7 @@ fn what_fails_to_be_sent_does_not_wait() {
 }
 
 #[test]
-fn a_file_arrives_after_the_bytes_and_before_its_end_and_no_more_of_it_than_was_said() {
+fn a_file_arrives_after_the_bytes_and_up_to_its_length_only() {
     let (mut client, server) = pair();
     let content: Vec<u8> = (0..3_000_000).map(|index| (index % 253) as u8).collect();
     let mut file = tempfile::tempfile().expect("a file");
@@ -159,7 +159,7 @@ fn push(buf: &mut WriteBuf, bytes: &[u8]) {
 }
 
 #[test]
-fn what_is_spooled_is_sent_before_what_was_pushed_after_it() {
+fn spooled_bytes_are_sent_before_bytes_that_were_pushed_later() {
     let (mut client, server) = pair();
     let expected = numbered(3_000_000);
     let (mut buf, mut spools) = (WriteBuf::default(), Spools::new());
@@ -188,7 +188,7 @@ fn what_is_spooled_is_sent_before_what_was_pushed_after_it() {
 }
 
 #[test]
-fn a_spool_takes_no_more_than_its_limit_and_the_rest_stays_in_memory() {
+fn a_full_spool_leaves_the_rest_in_memory() {
     let (mut client, server) = pair();
     let (mut buf, mut spools) = (WriteBuf::default(), Spools::new());
     push(&mut buf, b"0123456789");
@@ -203,7 +203,7 @@ fn a_spool_takes_no_more_than_its_limit_and_the_rest_stays_in_memory() {
 }
 
 #[test]
-fn a_file_of_the_applications_is_no_spool() {
+fn a_file_of_the_application_is_no_spool() {
     let (mut buf, mut spools) = (WriteBuf::default(), Spools::new());
     push(&mut buf, b"head");
     buf.push_file(tempfile::tempfile().expect("a file"), 1, false);
@@ -220,7 +220,7 @@ fn break_spool(buf: &mut WriteBuf) {
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "only Linux has such a device, and opens the same file anew")]
-fn a_spool_that_cannot_be_written_leaves_everything_as_it_was() {
+fn a_spool_that_cannot_be_written_changes_nothing() {
     let (mut client, server) = pair();
     let (mut buf, mut spools) = (WriteBuf::default(), Spools::new());
     push(&mut buf, b"one,");
