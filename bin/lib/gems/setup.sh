@@ -141,19 +141,6 @@ get_source() {
   return 1
 }
 
-# For the lane `gems` alone.
-get_musl() {
-  [ ! -e "$cache/musl/complete" ] || return 0
-  use_apt "$cache/apt" amd64 bookworm
-  unpack_packages "$cache/musl/x86_64" musl:amd64
-  unpack_packages "$cache/musl/aarch64" musl:arm64
-  : >"$cache/musl/complete"
-}
-
-if [ "${1:-}" = --musl ]; then
-  get_musl
-  exit
-fi
 # A Mac builds for Macs, with its own linker.
 if [ "$(uname)" != Darwin ]; then
   get_zig
