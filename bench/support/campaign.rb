@@ -11,13 +11,12 @@ require_relative "turns"
 module Bench
   # A whole run: every workload, in rounds in which each server has its turn.
   class Campaign
-    FORMAT = 1
     # The servers that the others are compared with.
     REFERENCES = %w[nginx unicorn puma puma-threads].freeze
     # Workloads that compare settings of Fastrack, by their kind.
     AMONG_ITSELF = %w[gc-heap].freeze
     # Workloads that compare several threads with one, by their kind.
-    THREADS_TO_ONE = %w[page memory-threads].freeze
+    THREADS_TO_ONE = %w[page].freeze
     # Those whose apps are measured without a server, too, by their kind.
     ALONE = %w[profile].freeze
     # The server that the run is about.
@@ -31,14 +30,14 @@ module Bench
       @log = log
       @lane = Lane.new(options.lane)
       @workloads = Workloads.named(options.workloads)
-      @chosen = Servers.named(options.servers, options.commands)
+      @chosen = Servers.named(options.servers)
     end
 
     # @return [Hash] the results, as they go into the JSON
     # @raise [RunningServer::Failed] when Fastrack, or a server that was asked for by name, does not work
     def run
       {
-        "format" => FORMAT, "started" => Time.now.utc.iso8601, "quick" => @options.quick?,
+        "started" => Time.now.utc.iso8601, "quick" => @options.quick?,
         "lane" => @lane.name, "machine" => Machine.facts,
         "versions" => @lane.versions, "rounds" => @options.common(:rounds), "seconds" => @options.common(:seconds),
         "workloads" => @workloads.map { |workload| measure(workload) }
@@ -74,7 +73,7 @@ module Bench
     def in_order(servers, round) = round.even? ? servers : servers.reverse
 
     def servers_for(workload)
-      servers = @chosen.empty? ? Servers.named(workload.servers, []) : @chosen
+      servers = @chosen.empty? ? Servers.named(workload.servers) : @chosen
       able, unable = servers.partition { |server| server.serves?(workload) }
       unable.each { |server| say(workload, server, "left out: it cannot run this workload") }
       able

@@ -17,11 +17,11 @@ module Bench
       options = Options.new(@arguments)
       return show(options.help) if options.help?
 
-      results = options.from ? Report::Files.read(options.from) : measure(options)
+      results = measure(options)
       written = Report::Files.write(results, options.out || RESULTS)
       @out.puts Report::Markdown.new(results).tables, "", "written: #{written.join(", ")}"
       options.check? ? check(results) : 0
-    rescue Options::Invalid, RunningServer::Failed, Report::Files::Unreadable => error
+    rescue Options::Invalid, RunningServer::Failed => error
       @log.puts "bench/run: #{error.message}"
       2
     end

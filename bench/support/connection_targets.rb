@@ -29,9 +29,6 @@ module Bench
         # What the cores' other users cost at worst; a request that waits for the slow reader takes seconds.
         ["max_beside_ms", "longest latency in ms beside a huge answer", 100.0, false]
       ],
-      "slow-each" => [
-        ["p99_kept", "p99 of new clients beside slow readers, to that without", 1.20, false]
-      ],
       "overload" => [
         ["answered_in_time", "requests answered in time, to the capacity", 0.95, true],
         ["p99_kept", "p99 from a second after the overload, to that before", 1.25, false],
@@ -64,11 +61,7 @@ module Bench
       **%w[gc-heap-70 gc-heap-50 gc-heap-30].to_h do |name|
         [name, [["fastrack", "p99_ms", "p99", 0.75, false], ["fastrack", "p999_ms", "p99.9", 0.75, false],
                 ["fastrack", "cpu_us", "CPU per request", 1.05, false]]]
-      end,
-      "memory-threads" => [
-        ["fastrack", "pss_mb_after_1", "PSS after one request", 1.10, false],
-        ["fastrack", "pss_mb_after_20000", "PSS after 20000 requests", 1.10, false]
-      ]
+      end
     }.freeze
     # The same by kind.
     RATIOS_OF_ALL = {

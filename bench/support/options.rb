@@ -19,21 +19,16 @@ module Bench
     attr_reader :workloads
     # @return [Array<String>] names of servers; empty: each workload's own choice
     attr_reader :servers
-    # @return [Array<Array(String, String)>] names and commands of servers that are not built in
-    attr_reader :commands
     # @return [String]
     attr_reader :lane
     # @return [String, nil] a directory for the reports
     attr_reader :out
-    # @return [String, nil] path of an earlier run's JSON, to report or check again
-    attr_reader :from
 
     # @raise [Invalid]
     def initialize(arguments)
       @chosen = {}
       @workloads = []
       @servers = []
-      @commands = []
       @lane = "system"
       rest = parser.parse(arguments)
       raise Invalid, "unknown argument #{rest.first}" unless rest.empty?
@@ -66,8 +61,7 @@ module Bench
 
     def what_to_run(parser)
       parser.on("--workload NAMES", Array, "of: #{Workloads.names.join(", ")}") { |names| @workloads.concat(names) }
-      parser.on("--server NAMES", "of: #{Servers::NAMES.join(", ")}; or NAME=COMMAND for any other server,",
-                "with {port} or {socket}, {ru} and {workers} in the command") { |text| server(text) }
+      parser.on("--server NAMES", Array, "of: #{Servers::NAMES.join(", ")}") { |names| @servers.concat(names) }
       parser.on("--lane NAME", Lane::NAMES, "of: #{Lane::NAMES.join(", ")}") { |name| @lane = name }
       parser.on("--workers N", Integer, "processes of each server") { |number| @workers = number }
       parser.on("--concurrency N", Integer, "connections of the load generator") { |number| @concurrency = number }
@@ -81,17 +75,8 @@ module Bench
 
     def where_to(parser)
       parser.on("--out DIR", "for LANE.json, LANE.md and LANE.svg; bench/results by default") { |dir| @out = dir }
-      parser.on("--from FILE", "report an earlier run's JSON instead of measuring") { |path| @from = path }
       parser.on("--check", "exit 1 when a target is missed") { @check = true }
       parser.on("-h", "--help") { @help = true }
-    end
-
-    def server(text)
-      name, command = text.split("=", 2)
-      return @servers.concat(text.split(",")) unless command
-
-      @commands << [name, command]
-      @servers << name
     end
 
     def refuse_nothing

@@ -77,14 +77,6 @@ module Bench
       (pids - parents).to_h { |pid| [pid, own_ns(pid)] }
     end
 
-    # The same as #cpu_ns from utime, stime, cutime and cstime of /proc/PID/stat, in whole ticks: what #cpu_ns
-    # is checked against.
-    #
-    # @return [Integer] nanoseconds
-    def cpu_ticks_ns
-      pids.sum { |pid| ticks_ns(stat(pid)&.values_at(11, 12)) + reaped_ns(pid) }
-    end
-
     # @return [Integer] bytes of proportional set size: pages that n processes share count 1/n
     def pss_bytes
       pids.sum do |pid|

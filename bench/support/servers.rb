@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "servers/command"
 require_relative "servers/fastrack"
 require_relative "servers/nginx_alone"
 require_relative "servers/puma"
-require_relative "servers/thin"
 require_relative "servers/unicorn"
 
 module Bench
@@ -17,7 +15,7 @@ module Bench
       Fastrack.new("fastrack-oobgc-auto", "OobGC=auto"),
       Fastrack.new("fastrack-max-queue-time", "MaxQueueTime=1"),
       # A connection stays with the worker that accepted it.
-      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxAlone.new, Unicorn.new, Puma.new("puma", 1), Thin.new,
+      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxAlone.new, Unicorn.new, Puma.new("puma", 1),
       # Beside each other only.
       Fastrack.new("fastrack-threads", threads: true), Puma.new("puma-threads", nil),
       # As Heroku tells its users to have it; Puma 6.5 and newer know the word.
@@ -27,14 +25,11 @@ module Bench
     NAMES = BUILT_IN.map(&:name).freeze
 
     # @param names [Array<String>]
-    # @param commands [Array<Array(String, String)>] name and command of servers that are not built in; a name may
-    #   come twice, with {port} in one command and {socket} in the other
     # @return [Array] one object for each name
     # @raise [Options::Invalid] for a name that is none
-    def self.named(names, commands)
-      others = commands.group_by(&:first).map { |name, pairs| Command.new(name, pairs.map(&:last)) }
+    def self.named(names)
       names.uniq.map do |name|
-        (others + BUILT_IN).find { |server| server.name == name } or
+        BUILT_IN.find { |server| server.name == name } or
           raise Options::Invalid, "no server #{name}; there are: #{NAMES.join(", ")}"
       end
     end

@@ -34,7 +34,7 @@ module Bench
     ROUNDS = 5
     # What the targets are for, where it is not Fastrack as it comes: by kind of workload.
     OWN = {
-      **%w[mix-threads page memory-threads profile].to_h { |kind| [kind, "fastrack-threads"] },
+      **%w[mix-threads page profile].to_h { |kind| [kind, "fastrack-threads"] },
       "gc-heap" => "fastrack-oobgc-auto", "overload" => "fastrack-max-queue-time"
     }.freeze
     private_constant :OWN, :CPU, :FASTEST, :NOISE, :MEMORY_TO_UNICORN, :MEMORY_GROWTH, :ROUNDS

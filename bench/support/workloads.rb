@@ -10,14 +10,13 @@ require_relative "measurements/page"
 require_relative "measurements/refork"
 require_relative "measurements/refork_lasts"
 require_relative "measurements/slow_clients"
-require_relative "measurements/slow_each"
 require_relative "profiles"
 require_relative "workload"
 
 module Bench
   # The workloads that bench/run knows.
   module Workloads
-    SERVERS = %w[fastrack unicorn puma thin].freeze
+    SERVERS = %w[fastrack unicorn puma].freeze
     # nginx answers by itself: what the same system calls and a parsed head cost without an app.
     HELLO_SERVERS = ["nginx", *SERVERS].freeze
 
@@ -113,9 +112,6 @@ module Bench
       kept_alive("slow", "Hello beside slow clients", "sizes.ru", Measurements::SlowClients.new,
                  # Each of its loads lasts for more than a second, so that a client can be seen to starve.
                  stretch: 0.25, servers: %w[fastrack puma unicorn]),
-      # A client that has to wait for a reader waits for seconds.
-      Workload.new("slow-each", title: "New clients beside 50 slow readers of 16 MB by each", app: "each.ru", front: :tcp, think_ms: 5.0,
-                                measurement: Measurements::SlowEach.new, servers: %w[fastrack puma], settings: { concurrency: 8 }),
       # Requests that wait, so that the clients have the processors.
       Workload.new("overload", title: "Twice as many requests as can be served, from clients that leave after 2 s", app: "wait.ru", front: :tcp,
                                request: FAST, measurement: Measurements::Overload.new, settings: { workers: 4 },
@@ -174,15 +170,11 @@ module Bench
       *CONNECTIONS.select { |workload| %w[threads-sleep threads-burn].include?(workload.name) },
       # In turns: a machine's speed may change by more within ten seconds than five threads cost.
       page("rails-page", "Rails page of 50 posts from PostgreSQL", "/", measurement: Measurements::Page.new(turns: 4), stretch: 0.5),
-      page("rails-wait", "Rails page of 50 posts from PostgreSQL, with a query that waits for 20 ms", "/wait"),
-      kept_alive("memory-threads", "Memory of master and 4 workers with one thread each, and with five", "nap.ru",
-                 Measurements::Memory.new([1, 20_000], kind: "memory-threads"),
-                 servers: %w[fastrack fastrack-threads puma-threads], settings: { workers: 4 })
+      page("rails-wait", "Rails page of 50 posts from PostgreSQL, with a query that waits for 20 ms", "/wait")
     ].freeze
 
     # Memory, when all workers are forked from one that has served: for how long before, and by which servers.
-    REFORK = { "refork" => [4_500, %w[fastrack unicorn]], "refork-long" => [50_000, %w[fastrack unicorn]],
-               "refork-threads" => [4_500, %w[fastrack-threads puma-threads unicorn]] }.map do |name, (requests, servers)|
+    REFORK = { "refork" => [4_500, %w[fastrack unicorn]], "refork-threads" => [4_500, %w[fastrack-threads puma-threads unicorn]] }.map do |name, (requests, servers)|
       page(name, "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
            measurement: Measurements::Refork.new(requests), servers: servers)
     end.freeze

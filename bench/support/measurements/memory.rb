@@ -7,14 +7,11 @@ module Bench
     # PSS of all of a server's processes after some numbers of requests.
     class Memory
       # @param after [Array<Integer>] numbers of requests, rising
-      # @param kind [String] what the reports and targets go by
-      def initialize(after, kind: "memory")
+      def initialize(after)
         @after = after
-        @kind = kind
       end
 
-      # @return [String]
-      attr_reader :kind
+      def kind = "memory"
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] `pss_mb_after_N` in MB (10^6 bytes), errors, and what Served says

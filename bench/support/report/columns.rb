@@ -37,10 +37,6 @@ module Bench
         ["longest ms alone", "max_alone_ms", 1], ["beside a huge answer", "max_beside_ms", 1],
         ["slow clients cut off", "broken", 0]
       ].freeze
-      SLOW_EACH = [
-        ["p99 ms alone", "p99_alone_ms", 2], ["beside slow readers", "p99_beside_ms", 2], ["to alone", "p99_kept", 2],
-        ["slow readers cut off", "broken", 0]
-      ].freeze
       OVERLOAD = [
         ["capacity, requests/s", "capacity", 0], ["offered", "offered", 0], ["answered in time, to capacity", "answered_in_time", 2],
         ["refused/s", "refused", 0], ["left/s", "left", 0], ["p99 ms before", "p99_before_ms", 1], ["a second after", "p99_after_ms", 1],
@@ -57,7 +53,6 @@ module Bench
       ].freeze
       PROFILE = [*LOAD.first(2), ["load generator's", "client_us", 1], *LATENCIES].freeze
       PAGE = [*LOAD, ["p99 to p50", "p99_to_p50", 2], ["PSS MB idle", "pss_mb_idle", 1], ["after load", "pss_mb_loaded", 1]].freeze
-      MEMORY_THREADS = [["PSS MB after 1", "pss_mb_after_1", 1], ["after 20,000 requests", "pss_mb_after_20000", 1]].freeze
       REFORK = [
         ["PSS MB idle", "pss_mb_idle", 1], ["after requests", "pss_mb_before", 1], ["after refork", "pss_mb_reforked", 1],
         ["after as many more", "pss_mb_after", 1], ["most more meanwhile, in workers", "peak_workers", 2],
@@ -70,7 +65,7 @@ module Bench
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
         "gc-heap" => GC_HEAP, "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER,
-        "slow" => SLOW, "slow-each" => SLOW_EACH, "overload" => OVERLOAD, "idle" => IDLE, "page" => PAGE, "memory-threads" => MEMORY_THREADS, "profile" => PROFILE,
+        "slow" => SLOW, "overload" => OVERLOAD, "idle" => IDLE, "page" => PAGE, "profile" => PROFILE,
         "refork" => REFORK
       }.freeze
       # Heading, reference, measurement.
@@ -90,9 +85,6 @@ module Bench
         "page" => [
           ["requests/s to one thread", "fastrack", "rps"], ["to Puma", "puma-threads", "rps"], ["p99 to Puma", "puma-threads", "p99_ms"],
           ["PSS to Puma", "puma-threads", "pss_mb_loaded"]
-        ],
-        "memory-threads" => [
-          ["to one thread after 1", "fastrack", "pss_mb_after_1"], ["after 20,000", "fastrack", "pss_mb_after_20000"]
         ],
         "refork" => [["to unicorn before", "unicorn", "pss_mb_before"], ["after", "unicorn", "pss_mb_after"]],
         "profile" => [["requests/s to Puma", "puma-threads", "rps"], ["p99 to Puma", "puma-threads", "p99_ms"]],

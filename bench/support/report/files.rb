@@ -9,9 +9,6 @@ module Bench
   module Report
     # The three forms of a run's results: JSON with everything, tables for people, a chart.
     module Files
-      # The file is no results of bench/run; the message is one line for the user.
-      class Unreadable < StandardError; end
-
       # @param results [Hash] as Campaign gives them
       # @param dir [String] made when it is not there; an earlier run of the same lane is replaced
       # @return [Array<String>] the paths written
@@ -27,16 +24,6 @@ module Bench
         end
       end
 
-      # @return [Hash] what Campaign gave when the file was written
-      # @raise [Unreadable]
-      def self.read(path)
-        results = JSON.parse(File.read(path))
-        return results if results.is_a?(Hash) && results["format"] == Campaign::FORMAT
-
-        raise Unreadable, "#{path} holds no results that this version reads"
-      rescue SystemCallError, JSON::ParserError => error
-        raise Unreadable, "#{path} cannot be read: #{error.message.lines.first.strip}"
-      end
     end
   end
 end

@@ -1,57 +1,34 @@
 # frozen_string_literal: true
 
 module Gems
-  # A platform that there is a gem with compiled files for.
+  # A platform that there is a gem with compiled files for: its name as RubyGems and rake-compiler-dock call it, its target as rustc does,
+  # the oldest glibc and macOS that its files run with, and Debian's name of the architecture, whose packages have Ruby's headers.
+  Platform = Struct.new(:name, :rust_target, :glibc, :debian, :macos)
+
+  # What a platform says of itself.
   class Platform
     # The first RubyGems that tells one libc from another.
     LIBC_AWARE = "3.3.22"
 
-    attr_reader :name, :rust_target, :glibc, :debian, :macos
+    def initialize(name, rust_target, glibc: nil, debian: nil, macos: nil) = super(name, rust_target, glibc, debian, macos)
 
-    # @param name [String] as RubyGems and rake-compiler-dock call it
-    # @param rust_target [String] as rustc calls it
-    # @param glibc [String, nil] the oldest glibc that its files run with
-    # @param debian [String, nil] Debian's name of the architecture, whose packages have Ruby's headers
-    # @param macos [String, nil] the oldest macOS that its files run with
-    def initialize(name, rust_target, glibc: nil, debian: nil, macos: nil)
-      @name = name
-      @rust_target = rust_target
-      @glibc = glibc
-      @debian = debian
-      @macos = macos
-    end
-
-    def cpu
-      name[/\A[^-]+/]
-    end
+    def cpu = name[/\A[^-]+/]
 
     # @return [String] `linux` or `darwin`
-    def os
-      name.split("-")[1]
-    end
+    def os = name.split("-")[1]
 
-    def musl?
-      name.end_with?("-musl")
-    end
+    def musl? = name.end_with?("-musl")
 
-    def darwin?
-      os == "darwin"
-    end
+    def darwin? = os == "darwin"
 
     # @return [String] what cargo-zigbuild calls the target
-    def zig_target
-      glibc ? "#{rust_target}.#{glibc}" : rust_target
-    end
+    def zig_target = glibc ? "#{rust_target}.#{glibc}" : rust_target
 
     # @return [String] what cargo calls the library that it has built
-    def library
-      darwin? ? "libfastrack.dylib" : "libfastrack.so"
-    end
+    def library = darwin? ? "libfastrack.dylib" : "libfastrack.so"
 
     # @return [String] what Ruby loads
-    def native_file
-      darwin? ? "fastrack.bundle" : "fastrack.so"
-    end
+    def native_file = darwin? ? "fastrack.bundle" : "fastrack.so"
 
     # What its gems are called. RubyGems before 3.3.22, such as Debian bookworm's, cannot install one whose name ends with a
     # libc's: for them there is a second one with the same files.

@@ -1,13 +1,19 @@
 #!/bin/bash
-# Makes a Debian system for the lane `gems`: root.sh SUITE PACKAGES DIR. With ruby3.4 in PACKAGES, that comes from experimental.
+# Makes a Debian system for the lane `gems`: root.sh SUITE DIR
 #
-# Run by roots.sh inside a mount namespace of its own, so that what is mounted here is gone when it ends.
+# Run by lane.sh inside a mount namespace of its own, so that what is mounted here is gone when it ends.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "${BASH_SOURCE[0]}")/apt.sh"
 
-suite=$1 packages=$2 target=$3
+suite=$1 target=$2
+
+# What a site that runs Sinatra has, and no more.
+packages=(ruby bundler ruby-rack ruby-sinatra)
+[ "$suite" = bookworm ] || packages+=(ruby-rackup ruby-rack-session)
+# It comes from experimental.
+[ "$suite" != trixie ] || packages+=(ruby3.4)
 
 in_root() {
   chroot "$target" /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
@@ -26,15 +32,13 @@ apt-config dump Acquire | grep -E '^Acquire::([A-Za-z]+::Proxy|Check-Valid-Until
   >"$target/etc/apt/apt.conf.d/10machine" || true
 printf 'path-exclude=/usr/share/%s/*\n' man doc locale >"$target/etc/dpkg/dpkg.cfg.d/lane"
 echo force-unsafe-io >>"$target/etc/dpkg/dpkg.cfg.d/lane"
-case $packages in
-  *ruby3.4*)
-    echo "deb $(debian_mirror) experimental main" >"$target/etc/apt/sources.list.d/experimental.list"
-    printf 'Package: *\nPin: release a=experimental\nPin-Priority: 1\n' >"$target/etc/apt/preferences.d/experimental" ;;
-esac
+if [ "$suite" = trixie ]; then
+  echo "deb $(debian_mirror) experimental main" >"$target/etc/apt/sources.list.d/experimental.list"
+  printf 'Package: *\nPin: release a=experimental\nPin-Priority: 1\n' >"$target/etc/apt/preferences.d/experimental"
+fi
 mountpoint -q "$target/proc" || mount -t proc proc "$target/proc"
 cp /etc/resolv.conf /etc/hosts "$target/etc/" 2>/dev/null || true
 in_root apt-get -q update
-# shellcheck disable=SC2086
-in_root apt-get -qy install --no-install-recommends $packages
+in_root apt-get -qy install --no-install-recommends "${packages[@]}"
 in_root apt-get clean
 rm -rf "$target"/var/lib/apt/lists/*

@@ -35,17 +35,11 @@ get_zig() {
   mv "$place.new" "$place"
 }
 
-get_zigbuild() {
-  [ -x "$cache/tools/bin/cargo-zigbuild" ] && return
-  say "cargo-zigbuild $zigbuild_version (a minute or two)"
-  cargo install --quiet --locked --root "$cache/tools" --version "$zigbuild_version" cargo-zigbuild >&2
-}
-
-# Gems are compressed with it.
-get_zopfli() {
-  [ -x "$cache/tools/bin/zopfli" ] && return
-  say "zopfli $zopfli_version"
-  cargo install --quiet --locked --root "$cache/tools" --version "$zopfli_version" zopfli >&2
+# get_program CRATE VERSION: cargo-zigbuild, and zopfli, with which gems are compressed.
+get_program() {
+  [ -x "$cache/tools/bin/$1" ] && return
+  say "$1 $2 (a minute or two)"
+  cargo install --quiet --locked --root "$cache/tools" --version "$2" "$1" >&2
 }
 
 # Targets of the platforms, by their table.
@@ -141,25 +135,12 @@ get_source() {
   return 1
 }
 
-# For the lane `gems` alone.
-get_musl() {
-  [ ! -e "$cache/musl/complete" ] || return 0
-  use_apt "$cache/apt" amd64 bookworm
-  unpack_packages "$cache/musl/x86_64" musl:amd64
-  unpack_packages "$cache/musl/aarch64" musl:arm64
-  : >"$cache/musl/complete"
-}
-
-if [ "${1:-}" = --musl ]; then
-  get_musl
-  exit
-fi
 # A Mac builds for Macs, with its own linker.
 if [ "$(uname)" != Darwin ]; then
   get_zig
-  get_zigbuild
+  get_program cargo-zigbuild "$zigbuild_version"
 fi
-get_zopfli
+get_program zopfli "$zopfli_version"
 get_targets "$@"
 get_headers
 # A Mac has Rubies of its own.
