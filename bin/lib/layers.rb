@@ -30,8 +30,8 @@ class Layers
       poller
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],
-      clock fork request_state sync
-      baton
+      clock fork scoreboard sync
+      admission claim
       access_log control
       accept
       settings
@@ -39,7 +39,7 @@ class Layers
       app
       handoff
       reactor
-      helper
+      ending helper
       worker
     ORDER
     "crates/monitor" => [%w[fastrack_engine fastrack_sys], <<~ORDER],

@@ -1,9 +1,9 @@
-//! What the engine needs of an application.
+//! The application, as the engine calls it.
 
 use std::sync::Arc;
 
+use crate::admission::Activity;
 use crate::conn::{Request, ResponseWriter};
-use crate::request_state::Activity;
 
 /// Whether the engine may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,8 @@ pub enum Flow {
 
 /// The application, and the thread that it runs on.
 pub trait App {
-    /// The thread, of this number, begins to serve beside others. Where the application knows when a thread waits, it says so from here on.
+    /// Called when a thread starts to serve beside others, with its number. From here on the application reports the thread's waits through
+    /// `activity`, if it knows them.
     fn begin(&mut self, _thread: usize, _activity: &Arc<Activity>) {}
 
     /// Answers one request through `writer`.

@@ -1,4 +1,4 @@
-//! What other threads, signal handlers and forked children may do with a running engine.
+//! Operations on a running engine for other threads, signal handlers and forked children.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -7,49 +7,50 @@ use std::sync::{Arc, Weak};
 
 use fastrack_sys::{borrow_fd, Waker};
 
-use crate::baton::Baton;
+use crate::admission::Baton;
+use crate::claim::{ActiveRequest, RequestSettings};
 use crate::fork::InheritedFds;
-use crate::request_state::{ActiveRequest, Count, Counters, RequestSettings};
+use crate::scoreboard::{Count, Counters};
 
-/// What an engine is told, and has been told until it is taken back: one bit of [`Control::told`] each.
+/// An order to an engine, or a state of it: one bit of [`Control::flags`] each.
 #[derive(Clone, Copy)]
 #[repr(u32)]
-enum Told {
-    /// Finish what has begun, and accept nothing more.
+enum Flag {
+    /// Finish the requests that have begun, and accept nothing more.
     Stop = 1,
     /// The whole server is about to stop.
     Drain = 1 << 1,
     /// Return between two requests.
     Pause = 1 << 2,
-    /// There is something of these for whichever thread runs the engine.
+    /// Another flag was set: the thread that runs the engine is to look.
     Notice = 1 << 3,
-    /// The process ends as soon as the requests in progress have: no thread takes another one.
+    /// The process ends as soon as the requests in progress have. No thread takes another request.
     End = 1 << 4,
     /// This is a forked child, or the engine is about to be dropped: use no descriptor.
     Close = 1 << 5,
-    /// The helper's thread is to return: the engine is being dropped.
+    /// The helper's thread is to return, because the engine is dropped.
     EndHelper = 1 << 6,
 }
 
-/// The side of an engine that needs no exclusive access to it.
+/// The part of an engine that needs no exclusive access.
 #[derive(Debug)]
 pub struct Control {
-    told: AtomicU32,
+    flags: AtomicU32,
     baton: Arc<Baton>,
     poller: RawFd,
     /// One for each thread of the application.
     requests: Box<[Arc<ActiveRequest>]>,
     counters: Counters,
-    /// Requests that this slot's former workers have answered, and dropped.
+    /// Requests that former workers of the slot have answered, and dropped.
     before: [u64; 2],
-    /// Wakes the thread that waits for clients. The engine has it, and closes it: this may be there for longer. None where there is
-    /// one thread only: a signal wakes that.
+    /// Wakes the thread that waits for clients. The engine owns the waker, because a control may outlive the engine. A single thread has
+    /// none: a signal wakes it.
     waker: Weak<Waker>,
     inherited: InheritedFds,
 }
 
 impl Control {
-    /// `fds` are the engine's descriptors that a forked child inherits, without those of connections.
+    /// `fds` are the engine's descriptors that a forked child inherits, without descriptors of connections.
     pub(crate) fn new(
         poller: RawFd,
         fds: impl IntoIterator<Item = RawFd>,
@@ -61,7 +62,7 @@ impl Control {
         let before = [counters.requests(), counters.get(Count::Dropped)];
         fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
-            told: AtomicU32::new(0),
+            flags: AtomicU32::new(0),
             baton: Arc::default(),
             poller,
             requests,
@@ -76,91 +77,91 @@ impl Control {
         &self.baton
     }
 
-    /// Several threads may wait.
+    /// Sets the waker of an engine with several threads.
     pub(crate) fn wake_by(&mut self, waker: &Arc<Waker>) {
         waker.raw_fds().for_each(|fd| self.inherited.insert(fd));
         self.waker = Arc::downgrade(waker);
     }
 
-    fn is_told(&self, what: Told) -> bool {
-        self.told.load(Ordering::SeqCst) & what as u32 != 0
+    fn is_set(&self, flag: Flag) -> bool {
+        self.flags.load(Ordering::SeqCst) & flag as u32 != 0
     }
 
-    fn tell(&self, what: Told) {
-        self.told.fetch_or(what as u32, Ordering::SeqCst);
+    fn set(&self, flag: Flag) {
+        self.flags.fetch_or(flag as u32, Ordering::SeqCst);
     }
 
-    /// Whether it was told until now.
-    fn take_back(&self, what: Told) -> bool {
-        self.is_told(what) && self.told.fetch_and(!(what as u32), Ordering::SeqCst) & what as u32 != 0
+    /// Whether the flag was set until now.
+    fn clear(&self, flag: Flag) -> bool {
+        self.is_set(flag) && self.flags.fetch_and(!(flag as u32), Ordering::SeqCst) & flag as u32 != 0
     }
 
-    /// Has a thread look at what it was told before.
+    /// Has a thread look at the flags that were set before.
     pub(crate) fn notify(&self) {
         if let Some(waker) = self.waker.upgrade().filter(|_| !self.is_closed()) {
-            self.tell(Told::Notice);
+            self.set(Flag::Notice);
             waker.call();
         }
     }
 
     pub(crate) fn is_noticed(&self) -> bool {
-        self.is_told(Told::Notice)
+        self.is_set(Flag::Notice)
     }
 
     /// The thread that runs the engine looks.
     pub(crate) fn clear_notice(&self) {
-        self.take_back(Told::Notice);
+        self.clear(Flag::Notice);
     }
 
-    /// The process ends as soon as the requests in progress have: no thread takes another one.
+    /// From now on no thread takes another request, and the process ends as soon as the requests in progress have.
     pub(crate) fn set_ending(&self) {
-        self.tell(Told::End);
+        self.set(Flag::End);
     }
 
     /// Whether the process ends as soon as the requests in progress have.
     pub(crate) fn is_ending(&self) -> bool {
-        self.is_told(Told::End)
+        self.is_set(Flag::End)
     }
 
     pub(crate) fn end_helper(&self) {
-        self.tell(Told::EndHelper);
+        self.set(Flag::EndHelper);
     }
 
     pub(crate) fn is_helper_over(&self) -> bool {
-        self.is_told(Told::EndHelper)
+        self.is_set(Flag::EndHelper)
     }
 
-    /// Graceful stop: finish what has begun and accept nothing more.
+    /// Stops gracefully: the engine finishes the requests that have begun, and accepts nothing more.
     pub fn stop(&self) {
-        self.tell(Told::Stop);
+        self.set(Flag::Stop);
         self.notify();
     }
 
     /// Whether [`stop`](Self::stop) was called.
     pub fn is_stopping(&self) -> bool {
-        self.is_told(Told::Stop)
+        self.is_set(Flag::Stop)
     }
 
-    /// The whole server is about to stop, so no other worker will take connections over. The engine goes on
-    /// accepting but keeps no connection; when it is told to [stop](Self::stop) it empties the backlog first.
+    /// The whole server is about to stop, and no other worker will take connections over. The engine goes on accepting, but keeps no
+    /// connection. When it is to [stop](Self::stop) it empties the backlog first.
     pub fn drain(&self) {
-        self.tell(Told::Drain);
+        self.set(Flag::Drain);
         self.notify();
     }
 
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
-        self.is_told(Told::Drain)
+        self.is_set(Flag::Drain)
     }
 
     /// Has [`Engine::run`](crate::Engine::run) return between two requests.
     pub fn pause(&self) {
-        self.tell(Told::Pause);
+        self.set(Flag::Pause);
         self.notify();
     }
 
     pub(crate) fn take_pause(&self) -> bool {
-        self.take_back(Told::Pause)
+        self.clear(Flag::Pause)
     }
 
     /// Requests that the application has answered.
@@ -173,19 +174,19 @@ impl Control {
         self.counters.get(Count::Dropped).saturating_sub(self.before[1])
     }
 
-    /// Whether a client is waiting: to be accepted, to be read, or for a response.
+    /// Whether a client waits to be accepted, to be read, or for a response.
     pub fn is_anybody_waiting(&self) -> bool {
         !self.is_closed() && (self.counters.get(Count::Waiting) > 0 || self.is_poller_readable())
     }
 
-    /// Whether anything has happened that wakes an idle worker.
+    /// Whether an event has come that wakes an idle worker.
     pub(crate) fn is_poller_readable(&self) -> bool {
         // An epoll descriptor is readable when one of its members is ready (epoll(7)).
         // SAFETY: the engine closes its poller when it is dropped, and nobody asks after that.
         unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable)
     }
 
-    /// The first thread's, which is the only one unless there are more.
+    /// The request of the first thread.
     pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
         &self.requests[0]
     }
@@ -194,12 +195,12 @@ impl Control {
         &self.requests
     }
 
-    /// This worker's. With three exceptions they are changed only where the reactor is locked.
+    /// The worker's counters. With three exceptions only the reactor's owner changes them.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many threads of the application may run the engine.
+    /// Number of the application's threads that may run the engine.
     pub fn threads(&self) -> usize {
         self.requests.len()
     }
@@ -218,36 +219,34 @@ impl Control {
         }
     }
 
-    /// In a forked child: lets go of all connections and listeners without a byte or a FIN. The parent goes on with
-    /// them.
+    /// In a forked child: lets go of all connections and listeners without a byte or a FIN. The parent goes on with them.
     pub fn close(&self) {
-        if self.told.fetch_or(Told::Close as u32, Ordering::SeqCst) & Told::Close as u32 != 0 {
+        if self.flags.fetch_or(Flag::Close as u32, Ordering::SeqCst) & Flag::Close as u32 != 0 {
             return;
         }
         let clients = self.requests.iter().map(|request| request.fd()).filter(|fd| *fd >= 0);
-        // It fails only without /dev/null. The descriptors are close-on-exec, so they go with this process at the
-        // latest.
-        // SAFETY: in a forked child their owners do nothing with them but close them.
+        // It fails only without /dev/null. The descriptors are close-on-exec, so that they end with this process at the latest.
+        // SAFETY: in a forked child the owners of the descriptors only close them.
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };
     }
 
-    /// The engine is about to be dropped, in the process that made it: from now on nothing here uses its descriptors, whose
-    /// numbers will be others'.
-    pub fn retire(&self) {
-        self.tell(Told::Close);
+    /// The engine is about to be dropped, in the process that made it. From now on this control uses none of its descriptors, whose
+    /// numbers may be used anew.
+    pub fn mark_dropped(&self) {
+        self.set(Flag::Close);
     }
 
-    /// Whether [`close`](Self::close) or [`retire`](Self::retire) was called.
+    /// Whether [`close`](Self::close) or [`mark_dropped`](Self::mark_dropped) was called.
     pub fn is_closed(&self) -> bool {
-        self.is_told(Told::Close)
+        self.is_set(Flag::Close)
     }
 
-    /// Has [`close`](Self::close) also let go of this descriptor.
+    /// From now on [`close`](Self::close) also lets go of this descriptor.
     pub(crate) fn track_fd(&self, fd: RawFd) {
         self.inherited.insert(fd);
     }
 
-    /// To be called before a tracked descriptor is closed: its number may be used by another thread at once.
+    /// Forgets a tracked descriptor, before it is closed: another thread may use its number at once.
     pub(crate) fn untrack_fd(&self, fd: RawFd) {
         self.inherited.remove(fd);
     }

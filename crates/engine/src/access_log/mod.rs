@@ -10,7 +10,7 @@ mod writer;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use crate::request_state::{Count, Counters};
+use crate::scoreboard::{Count, Counters};
 
 pub(crate) use line::Line;
 use line::{Format, Texts};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::line::LONGEST;
-use crate::request_state::{Count, Counters};
+use crate::scoreboard::{Count, Counters};
 use fastrack_sys::{borrow_fd, is_regular, spawn_thread, write_once};
 
 #[derive(Debug, Default)]

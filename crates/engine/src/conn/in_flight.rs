@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+use super::lent_buffer::LentBuffer;
 use super::queue_time::queue_time;
 use super::read_buf::KEPT;
 use super::request::Request;
 use super::spool::{Kept, Spooling, SHORT_REST};
-use super::unsent::Unsent;
 use super::write_buf::WriteBuf;
+use crate::claim::ActiveRequest;
 use crate::control::Control;
-use crate::request_state::ActiveRequest;
 
 /// What belongs to one request in progress. The thread that serves it owns this, and uses it again for its next
 /// request. Other threads and signal handlers see the part in [`ActiveRequest`].
@@ -19,8 +19,8 @@ use crate::request_state::ActiveRequest;
 pub(crate) struct InFlight {
     active: Arc<ActiveRequest>,
     write_buf: WriteBuf,
-    /// For the write buffer, while the helper may send what is in it.
-    unsent: Arc<Unsent>,
+    /// The place of the write buffer while the helper may flush it.
+    lent_buffer: Arc<LentBuffer>,
     is_lent: bool,
     spooling: Spooling,
     /// The room in memory for what the client has not taken, once the application has passed all of the response.
@@ -63,11 +63,11 @@ impl Sent {
 }
 
 impl InFlight {
-    pub fn new(active: Arc<ActiveRequest>, unsent: Arc<Unsent>, spooling: Spooling) -> Self {
+    pub fn new(active: Arc<ActiveRequest>, lent_buffer: Arc<LentBuffer>, spooling: Spooling) -> Self {
         InFlight {
             active,
             write_buf: WriteBuf::default(),
-            unsent,
+            lent_buffer,
             is_lent: false,
             spooling,
             kept: None,
@@ -90,7 +90,7 @@ impl InFlight {
     /// A request begins on this socket, which was there to be read when it had `arrived`. Returns the time, both in
     /// milliseconds of the monotonic clock.
     pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
-        self.unsent.begin();
+        self.lent_buffer.begin();
         let started = self.active.begin(fd, request.head, request.bytes);
         let queued = queue_time(request.head, request.bytes, arrived, started);
         request.queue_time = queued;
@@ -127,12 +127,12 @@ impl InFlight {
 
     /// Whether what is passed is to be sent at once: the helper has looked at the request.
     pub fn is_seen(&self) -> bool {
-        self.unsent.is_seen()
+        self.lent_buffer.is_seen()
     }
 
     /// From now on the helper sends what is buffered, until it is [taken back](Self::take_back).
     pub fn lend(&mut self) {
-        self.unsent.lend(std::mem::take(&mut self.write_buf));
+        self.lent_buffer.lend(std::mem::take(&mut self.write_buf));
         self.is_lent = true;
     }
 
@@ -143,7 +143,7 @@ impl InFlight {
     /// Returns how much the socket has taken meanwhile.
     pub fn take_back(&mut self) -> io::Result<usize> {
         self.is_lent = false;
-        let (write_buf, taken) = self.unsent.take_back();
+        let (write_buf, taken) = self.lent_buffer.take_back();
         self.write_buf = write_buf;
         taken
     }

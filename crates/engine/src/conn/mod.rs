@@ -12,6 +12,7 @@
 mod body;
 mod disk;
 mod in_flight;
+mod lent_buffer;
 mod queue_time;
 mod read_buf;
 mod reading;
@@ -20,7 +21,6 @@ mod response_writer;
 mod spool;
 mod storing;
 mod transfer;
-mod unsent;
 mod write_buf;
 
 use std::io;
@@ -39,6 +39,7 @@ use body::{BodyReader, BufferedBody, Storage};
 pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use disk::Disk;
 pub(crate) use in_flight::{InFlight, Sent};
+pub(crate) use lent_buffer::LentBuffer;
 pub(crate) use queue_time::queue_time;
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
@@ -46,7 +47,6 @@ pub(crate) use response_writer::Stage;
 pub use response_writer::{Progress, ResponseWriter};
 pub(crate) use spool::{Kept, Spooling};
 pub(crate) use transfer::{Kind, Loaded, Transfer};
-pub(crate) use unsent::Unsent;
 pub(crate) use write_buf::WriteBuf;
 
 /// What reading came to.

@@ -110,7 +110,7 @@ impl Drop for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_state::RequestSettings;
+    use crate::claim::RequestSettings;
 
     #[test]
     fn the_last_descriptors_are_the_applications() {

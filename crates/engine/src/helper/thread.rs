@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 
 use fastrack_sys::{monotonic_millis, spawn_thread, Events};
 
-use super::ending::Ending;
 use super::shared::Shared;
 use super::tick::{Tick, Work};
 use crate::control::Control;
+use crate::ending::Ending;
 use crate::handoff::QueueHandle;
 use crate::reactor::Reactor;
 
@@ -159,7 +159,7 @@ impl Work for Drive<'_> {
     }
 
     fn rest(&self) {
-        self.shared.app_threads().app_lock().set_awaited(false);
+        self.shared.app_threads().gvl_usage().set_awaited(false);
     }
 }
 
@@ -189,7 +189,7 @@ impl Drive<'_> {
         }
         shared.timer().watch_on(!is_anybody_there);
         if !is_anybody_there || admits_another {
-            app_threads.app_lock().set_awaited(false);
+            app_threads.gvl_usage().set_awaited(false);
         }
         match (is_anybody_there, admits_another) {
             (false, _) => LONGEST_WAIT,
@@ -201,7 +201,7 @@ impl Drive<'_> {
     /// Sends what clients have not taken of the responses to requests in progress. Whether there was any of that. The caller has the
     /// reactor, so that no connection is closed meanwhile.
     fn send_responses(&self) -> bool {
-        self.control.all_requests().iter().fold(false, |any, request| request.send_unsent() | any)
+        self.control.all_requests().iter().fold(false, |any, request| request.flush_lent() | any)
     }
 }
 

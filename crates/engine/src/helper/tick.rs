@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrack_sys::Timer;
 
 use super::timer::{Alarm, HelperTimer, Wake, SOON};
-use crate::baton::{is_busy, Baton};
+use crate::admission::{is_busy, Baton};
 
 /// The longest time until the next look, where few requests last that long, and where hardly any does.
 const LONG: Duration = Duration::from_millis(2);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::listening::{Listening, Source};
-use crate::baton::{is_busy, Baton};
+use crate::admission::{is_busy, Baton};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What takes longer than this wakes the helper.

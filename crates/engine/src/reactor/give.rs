@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::{Next, Reactor};
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 
 /// Connections read before the first of their requests is answered: each may bring a megabyte.
 const LINED_UP: usize = 64;

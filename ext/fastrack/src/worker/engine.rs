@@ -193,7 +193,7 @@ impl RubyEngine {
         if std::process::id() != self.pid {
             return false;
         }
-        self.control.retire();
+        self.control.mark_dropped();
         GcClock::forget();
         drop((engine.take(), self.forking.take()));
         true

@@ -1,8 +1,8 @@
-//! What the client has not taken yet, or what is held back for more to go with it, while the application goes on with the response: the
-//! helper sends it.
+//! The write buffer that a thread of the application lends to the helper, while the application goes on with the response. The helper
+//! sends bytes that the client has not taken, and small parts that were held back.
 //!
-//! Nobody knows whether an application that has passed a part of a body passes the next one at once or in a minute. So small parts
-//! are held back until the helper first looks at a request that lasts: after one to eight milliseconds.
+//! An application that has passed a part of a body may pass the next part at once or in a minute. So small parts are held back until the
+//! helper first looks at a request that lasts: after one to eight milliseconds.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,30 +10,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::write_buf::WriteBuf;
-use crate::request_state::{ActiveRequest, SendUnsent};
+use crate::claim::{ActiveRequest, FlushLent};
 
-/// Where a thread of the application leaves its write buffer while it has nothing to send.
+/// The place where a thread of the application leaves its write buffer while the thread has nothing to send.
 #[derive(Debug, Default)]
-pub(crate) struct Unsent {
+pub(crate) struct LentBuffer {
     lent: Mutex<Lent>,
-    /// The helper has looked at this request.
+    /// Whether the helper has looked at this request.
     is_seen: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Lent {
     write_buf: WriteBuf,
-    /// How much the socket has taken of it.
+    /// How many bytes of the buffer the socket has taken.
     taken: usize,
     failure: Option<io::Error>,
 }
 
-impl Unsent {
-    /// That of the thread which answers these requests.
+impl LentBuffer {
+    /// The buffer of the thread that answers these requests.
     pub fn of(requests: &ActiveRequest) -> Arc<Self> {
-        let unsent = Arc::<Self>::default();
-        requests.share_unsent(Arc::clone(&unsent) as _);
-        unsent
+        let lent_buffer = Arc::<Self>::default();
+        requests.share_lent(Arc::clone(&lent_buffer) as _);
+        lent_buffer
     }
 
     /// A request begins.
@@ -41,7 +41,7 @@ impl Unsent {
         self.is_seen.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nothing is to be held back any more.
+    /// Whether small parts are to be sent at once.
     pub fn is_seen(&self) -> bool {
         self.is_seen.load(Ordering::Relaxed)
     }
@@ -50,7 +50,7 @@ impl Unsent {
         *self.lent() = Lent { write_buf, ..Lent::default() };
     }
 
-    /// The buffer, and how much the socket has taken of it.
+    /// The buffer, and how many bytes of it the socket has taken.
     pub(super) fn take_back(&self) -> (WriteBuf, io::Result<usize>) {
         let Lent { write_buf, taken, failure } = std::mem::take(&mut *self.lent());
         (write_buf, failure.map_or(Ok(taken), Err))
@@ -61,10 +61,10 @@ impl Unsent {
     }
 }
 
-impl SendUnsent for Unsent {
-    fn send_unsent(&self, client: BorrowedFd<'_>) -> bool {
+impl FlushLent for LentBuffer {
+    fn flush(&self, client: BorrowedFd<'_>) -> bool {
         self.is_seen.store(true, Ordering::Relaxed);
-        // If it is locked, the application's thread is about to send. Or it has just lent something, and may not see that yet.
+        // While the application's thread has the lock, it is about to send. Or it has just lent something, and may not see `is_seen` yet.
         let Ok(mut lent) = self.lent.try_lock() else { return true };
         if lent.write_buf.is_empty() || lent.failure.is_some() {
             return false;
@@ -84,8 +84,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
-    fn lent(bytes: &[u8]) -> Unsent {
-        let (unsent, mut buf) = (Unsent::default(), WriteBuf::default());
+    fn lent(bytes: &[u8]) -> LentBuffer {
+        let (unsent, mut buf) = (LentBuffer::default(), WriteBuf::default());
         buf.push(&[IoSlice::new(bytes)], 0).expect("room");
         unsent.lend(buf);
         unsent
@@ -97,11 +97,11 @@ mod tests {
         server.set_nonblocking(true).expect("nonblocking");
         let length = 1_000_000;
         let unsent = lent(&vec![b'x'; length]);
-        assert!(unsent.send_unsent(server.as_fd()));
+        assert!(unsent.flush(server.as_fd()));
         let (mut buf, taken) = unsent.take_back();
         let taken = taken.expect("sent");
         assert!(taken > 0 && buf.len() == length - taken);
-        assert!(!unsent.send_unsent(server.as_fd()), "nothing is lent");
+        assert!(!unsent.flush(server.as_fd()), "nothing is lent");
         client.read_exact(&mut vec![0; taken]).expect("read");
         assert!(buf.flush(server.as_fd()).expect("flush") > 0);
     }
@@ -111,8 +111,8 @@ mod tests {
         let (client, server) = UnixStream::pair().expect("a pair");
         drop(client);
         let unsent = lent(b"late");
-        assert!(unsent.send_unsent(server.as_fd()));
-        assert!(!unsent.send_unsent(server.as_fd()), "once is enough");
+        assert!(unsent.flush(server.as_fd()));
+        assert!(!unsent.flush(server.as_fd()), "once is enough");
         assert_eq!(unsent.take_back().1.expect_err("gone").kind(), io::ErrorKind::BrokenPipe);
         assert!(unsent.take_back().1.is_ok());
     }
@@ -122,11 +122,11 @@ mod tests {
         const PARTS: usize = 40;
         for round in 0..500 {
             let (mut client, server) = UnixStream::pair().expect("a pair");
-            let unsent = Unsent::default();
+            let unsent = LentBuffer::default();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     (0..round % 50).for_each(|_| std::hint::spin_loop());
-                    unsent.send_unsent(server.as_fd());
+                    unsent.flush(server.as_fd());
                 });
                 for number in 0..PARTS {
                     let mut buf = unsent.take_back().0;
