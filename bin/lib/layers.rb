@@ -26,8 +26,8 @@ ORDER = {
     poller
   MODULES
   "crates/engine" => <<~MODULES,
-    clock fork request_state sync
-    baton
+    clock fork scoreboard sync
+    admission claim
     access_log control
     accept
     settings
@@ -35,7 +35,7 @@ ORDER = {
     app
     handoff
     reactor
-    helper
+    ending helper
     worker
   MODULES
   "crates/monitor" => <<~MODULES,

@@ -18,12 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-#[allow(dead_code)]
-#[path = "../src/helper/app_threads.rs"]
-mod app_threads;
-#[allow(dead_code)]
-#[path = "../src/baton.rs"]
-mod baton;
+#[path = "model/admission.rs"]
+mod admission;
 #[path = "../src/clock.rs"]
 mod clock;
 #[allow(dead_code)]
@@ -41,74 +37,12 @@ mod tick;
 #[path = "../src/helper/timer.rs"]
 mod timer;
 
-use baton::Baton;
+use admission::Baton;
 use count::QueueCount;
 use tick::{Tick, Work};
 use timer::HelperTimer;
 
 pub use kernel::{is_lost_fd, monotonic_micros, sleep, Events, Poller, Timer, Waker};
-
-/// The application's lock is free all the time, or in use.
-mod request_state {
-    use loom::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::clock::Clock;
-    use super::kernel::Timer;
-
-    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
-
-    /// From now on.
-    pub fn set_taken(is_taken: bool) {
-        IS_TAKEN.store(is_taken, Ordering::SeqCst);
-    }
-
-    #[derive(Debug, Default)]
-    pub struct Activity;
-
-    impl Activity {
-        pub fn new(_lock: Arc<AppLock>) -> Self {
-            Activity
-        }
-
-        pub fn begin_request(&self, _clock: &impl Clock) {}
-
-        pub fn end_request(&self, _clock: &impl Clock) {}
-
-        pub fn is_in_request(&self) -> bool {
-            false
-        }
-
-        pub fn is_runnable(&self) -> bool {
-            false
-        }
-    }
-
-    #[derive(Debug, Default)]
-    pub struct AppLock(());
-
-    impl AppLock {
-        pub fn is_told(&self) -> bool {
-            true
-        }
-
-        pub fn is_spare(&self, _now: u64) -> bool {
-            !IS_TAKEN.load(Ordering::SeqCst)
-        }
-
-        pub fn time_until_enough(&self, _now: u64) -> Option<u64> {
-            self.is_spare(0).then_some(0)
-        }
-
-        pub fn timer(&self) -> Option<&Timer> {
-            None
-        }
-
-        pub fn set_awaited(&self, _is_awaited: bool) -> bool {
-            false
-        }
-    }
-}
 
 // --- the helper and its timer
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::admission::Activity;
 use crate::conn::{Request, ResponseWriter};
-use crate::request_state::Activity;
 
 /// Whether the engine continues after a call of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,9 +7,10 @@ use std::sync::{Arc, Weak};
 
 use fastrack_sys::{borrow_fd, Waker};
 
-use crate::baton::Baton;
+use crate::admission::Baton;
+use crate::claim::{ActiveRequest, RequestSettings};
 use crate::fork::InheritedFds;
-use crate::request_state::{ActiveRequest, Count, Counters, RequestSettings};
+use crate::scoreboard::{Count, Counters};
 
 /// A request to the engine: one bit of [`Control::flags`].
 #[derive(Clone, Copy)]
@@ -31,7 +32,7 @@ enum Flag {
     EndHelper = 1 << 6,
 }
 
-/// The side of an engine that needs no exclusive access to it.
+/// The part of an engine that needs no exclusive access.
 #[derive(Debug)]
 pub struct Control {
     flags: AtomicU32,
@@ -113,7 +114,7 @@ impl Control {
         self.clear(Flag::Notice);
     }
 
-    /// The process ends as soon as the requests in progress have: no thread takes another one.
+    /// From now on no thread takes another request, and the process ends as soon as the requests in progress have.
     pub(crate) fn set_ending(&self) {
         self.set(Flag::End);
     }

@@ -8,9 +8,10 @@
 //! Bottom first. A layer imports only from itself and from layers above it in this list; `bin/lib/layers.rb` has the
 //! same order and checks each import.
 //!
-//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `request_state`: the request
-//!    in progress, its time limit, and the scoreboard
-//! 2. `baton`: which thread drives
+//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `scoreboard`: memory shared with
+//!    the master
+//! 2. `claim`: the request in progress, its time limit, and who answers it; `admission`: which thread drives, and when
+//!    another request begins
 //! 3. `access_log`: lines about requests, and the thread that writes them; `control`: the operations on the engine for
 //!    other threads and signal handlers
 //! 4. `accept`: listeners
@@ -19,21 +20,23 @@
 //! 7. `app`: the trait
 //! 8. `handoff`: the queue through which workers share connections
 //! 9. `reactor`: all connections of a worker
-//! 10. `helper`: the thread that drives the reactor while the application is busy
+//! 10. `helper`: the thread that drives the reactor while the application is busy; `ending`: how the process ends
 //! 11. `worker`: the loop of a worker's Ruby threads
 
 mod accept;
 mod access_log;
+mod admission;
 mod app;
-mod baton;
+mod claim;
 mod clock;
 mod conn;
 mod control;
+mod ending;
 mod fork;
 mod handoff;
 mod helper;
 mod reactor;
-mod request_state;
+mod scoreboard;
 mod settings;
 mod sync;
 mod worker;
@@ -44,16 +47,18 @@ mod patience;
 
 pub use accept::Listener;
 pub use access_log::{AccessLogSettings, LogFormat};
+pub use admission::Activity;
 pub use app::{App, Flow};
+pub use claim::{RequestSettings, ThreadDumper};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
+pub use ending::TIMEOUT_STATUS;
 pub use handoff::SharedQueue;
-pub use helper::TIMEOUT_STATUS;
 
 pub use reactor::Finish;
-pub use request_state::{
-    Activity, Cause, Connections, Counts, Entry, GcTime, Histogram, Memory, QueueLength, RequestSettings,
-    Scoreboard, Slot, State, ThreadDumper, WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
+pub use scoreboard::{
+    Cause, Connections, Counts, Entry, GcTime, Histogram, Memory, QueueLength, Scoreboard, Slot, State,
+    WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

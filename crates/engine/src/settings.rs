@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use fastrack_http::Limits;
 
 use crate::access_log::AccessLogSettings;
-use crate::request_state::RequestSettings;
+use crate::claim::RequestSettings;
 
 /// Time for a partly received request to arrive when the engine stops, in milliseconds.
 pub(crate) const STOP_TIME: u64 = 5_000;

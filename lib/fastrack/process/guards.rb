@@ -4,21 +4,21 @@ require_relative "../log"
 require_relative "orphans"
 
 module Fastrack
-  # Closes the server's descriptors in forked processes. An app's own fork must keep none of them: neither clients'
-  # connections, nor the port after the server is gone, nor the pipe by which workers notice the master's death. The
-  # server's own forks keep those that they name. (Programs started by exec lose all of them anyway.)
+  # Closes the server's descriptors in forked processes. A process that the app forks must keep none of them: no connection of a client,
+  # no port after the server is gone, and not the pipe by which workers notice the master's death. The server's own forks keep the
+  # descriptors that they name. Programs started by exec lose all descriptors anyway.
   #
-  # Since Ruby 3.1 all of Ruby's forks go through Process._fork.
+  # Since Ruby 3.1 all forks of Ruby go through Process._fork, except Process.daemon.
   module ForkGuard
     @lock = Mutex.new
     @shared = []
 
     class << self
-      # @return [Array<#close>] what the server's own processes have in common, whatever else each of them has open
+      # @return [Array<#close>] objects that all of the server's own processes have open
       attr_accessor :shared
 
       # @param in_child [#call, nil] called in each child that the app forks, before the descriptors are closed
-      # @yieldreturn [Array<#close>] all that the server has open in this process
+      # @yieldreturn [Array<#close>] all objects that the server has open in this process
       def install(in_child = nil, &descriptors)
         @in_child = in_child
         @descriptors = descriptors
@@ -30,8 +30,8 @@ module Fastrack
         @in_child = @descriptors = nil
       end
 
-      # For the server's own forks. Other threads' forks wait meanwhile: their children would not close descriptors that are
-      # just being opened.
+      # Runs one of the server's own forks. Forks of other threads wait meanwhile: their children would not close descriptors that the server
+      # opens at that moment.
       def own_fork
         @lock.synchronize do
           @forked = nil
@@ -52,7 +52,7 @@ module Fastrack
       # @param keep [Array<#close>]
       def close_descriptors(keep: []) = (descriptors - keep).each(&:close)
 
-      # The process that goes on is like a child that the app has forked.
+      # Process.daemon ends this process. The process that goes on is like a child that the app has forked.
       #
       # @yield to daemon(3)
       def daemonize(&fork)
@@ -74,14 +74,14 @@ module Fastrack
 
       private
 
-      # Below the wrappers of others, whenever those came.
+      # Wraps Ruby's own _fork, below all wrappers of others.
       def note_pids
         return if @fork
 
         @fork = Process.method(:_fork)
         @fork = @fork.super_method while @fork.super_method
         original = @fork
-        # No warning that it is defined anew.
+        # Ruby would warn that the method is defined anew.
         verbose, $VERBOSE = $VERBOSE, nil
         Process.define_singleton_method(:_fork) { ForkGuard.note { original.call } }
         $VERBOSE = verbose
@@ -89,12 +89,12 @@ module Fastrack
 
       def descriptors = @descriptors ? @descriptors.call : []
 
-      # A worker's helper thread handles connections meanwhile.
+      # Keeps the helper thread of each engine from changing connections meanwhile.
       def from_engines(&fork)
         descriptors.grep(Engine).reduce(fork) { |inner, engine| -> { engine.while_forking(&inner) } }.call
       end
 
-      # What the fork itself raises, another wrapper of _fork for example, goes to whoever forks: it must not fork twice.
+      # An exception of the fork itself, of another wrapper of _fork for example, goes to the caller. There is no second fork.
       def exclusively
         locked = lock
         yield
@@ -105,7 +105,7 @@ module Fastrack
       def lock
         @lock.lock
       rescue ThreadError
-        # A signal handler may not wait for a lock.
+        # A signal handler cannot wait for a lock.
         nil
       end
 
@@ -128,11 +128,11 @@ module Fastrack
     def daemon(*how) = ForkGuard.daemonize { super(*how) }
   end
 
-  # Ends a worker that boots when its master ends, or its channel to that: nobody else limits that time, and it would hold the port for
-  # as long as a hook hangs.
+  # Ends a worker that boots when its master, or its channel to the master, ends. Nobody else limits that time, and a hook that hangs would
+  # hold the port.
   module OrphanGuard
     # @param death_pipe [IO] at end of file when the master is dead
-    # @param channel [ControlChannel] to the master, which says nothing yet
+    # @param channel [ControlChannel] to the master, which sends nothing yet
     # @param name [String] the worker's, for the log
     # @return [Thread] to be killed once the engine watches the pipe
     def self.start(death_pipe, channel, name)
@@ -157,8 +157,8 @@ module Fastrack
     private_class_method :wait
   end
 
-  # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees all of its objects one by one: that takes
-  # 5 to 100 ms of CPU time, and copies memory that is shared with the master.
+  # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees its objects one by one. Freeing them takes 5 to 100 ms
+  # of CPU time, and copies memory that is shared with the master.
   module QuickExit
     class << self
       # @param status [Integer]
@@ -178,7 +178,7 @@ module Fastrack
 
       private
 
-      # Kept by its caller: the garbage collector must not do it earlier.
+      # The caller keeps the object: the garbage collector must not run its finalizers earlier.
       def finalized(&work) = Object.new.tap { |object| ObjectSpace.define_finalizer(object, work) }
     end
   end

@@ -3,9 +3,8 @@
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
-use crate::app_threads::{AppThreads, Turn};
-use crate::baton::{Threads, MAIN};
-use crate::{request_state, Events};
+use crate::admission::{set_lock_used, AppThreads, Threads, Turn, MAIN};
+use crate::Events;
 
 struct Worker {
     app_threads: AppThreads,
@@ -73,7 +72,7 @@ impl Worker {
     }
 
     fn rest(&self, mut threads: MutexGuard<'_, Threads>, number: usize) -> bool {
-        let rests = self.app_threads.rest(&mut threads, number);
+        let rests = self.app_threads.sleep_while_others_serve(&mut threads, number);
         drop(threads);
         if rests {
             self.app_threads.sleep(number, &mut Events::default(), None);
@@ -85,7 +84,7 @@ impl Worker {
 /// `threads` threads answer `requests` requests, while the helper wakes others twice, at any moment. Where requests have the
 /// application's lock all the time, or wait for it, they give way to each other.
 pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, compute: bool) {
-    request_state::set_taken(compute);
+    set_lock_used(compute);
     let app_threads = AppThreads::new(threads).expect("threads");
     let mut state = Threads::new(Arc::default());
     state.is_open = true;

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::request_state::{Count, Counters};
+use crate::scoreboard::{Count, Counters};
 
 pub(crate) use line::Line;
 use line::{Format, LineWriter};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::patience::patience;
-use crate::request_state::Scoreboard;
+use crate::scoreboard::Scoreboard;
 use fastrack_http::Head;
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader, Read};

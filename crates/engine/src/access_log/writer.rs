@@ -6,7 +6,7 @@ use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::time::Duration;
 
 use super::line::LINE_LIMIT;
-use crate::request_state::{Count, Counters};
+use crate::scoreboard::{Count, Counters};
 use fastrack_sys::{borrow_fd, is_regular, spawn_thread, write_once};
 
 /// Whole lines.

@@ -10,8 +10,8 @@ use super::read_buf::MAX_KEPT_CAPACITY;
 use super::request::Request;
 use super::spool::{MemoryReservation, Spooling, SHORT_REST};
 use super::write_buf::WriteBuf;
+use crate::claim::ActiveRequest;
 use crate::control::Control;
-use crate::request_state::ActiveRequest;
 
 /// The state of a request in progress. The thread that serves the request owns this state, and reuses it for its next
 /// request. Other threads and signal handlers see the part in [`ActiveRequest`].

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::write_buf::WriteBuf;
-use crate::request_state::{ActiveRequest, SendUnsent};
+use crate::claim::{ActiveRequest, FlushLent};
 
 /// The slot for the write buffer that a thread of the application lends to the helper.
 #[derive(Debug, Default)]
 pub(crate) struct LentBuffer {
     lent: Mutex<Lent>,
-    /// The helper has looked at this request.
+    /// Whether the helper has looked at this request.
     is_seen: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ impl LentBuffer {
     /// Makes the slot of the thread that serves these requests, and shares it with the helper.
     pub fn of(requests: &ActiveRequest) -> Arc<Self> {
         let slot = Arc::<Self>::default();
-        requests.share_unsent(Arc::clone(&slot) as _);
+        requests.share_lent(Arc::clone(&slot) as _);
         slot
     }
 
@@ -60,8 +60,8 @@ impl LentBuffer {
     }
 }
 
-impl SendUnsent for LentBuffer {
-    fn send_unsent(&self, client: BorrowedFd<'_>) -> bool {
+impl FlushLent for LentBuffer {
+    fn flush(&self, client: BorrowedFd<'_>) -> bool {
         self.is_seen.store(true, Ordering::Relaxed);
         // A locked slot means that the application's thread is about to send, or has just lent bytes and may not know
         // yet that the helper has looked.
@@ -97,11 +97,11 @@ mod tests {
         server.set_nonblocking(true).expect("nonblocking");
         let length = 1_000_000;
         let slot = lent(&vec![b'x'; length]);
-        assert!(slot.send_unsent(server.as_fd()));
+        assert!(slot.flush(server.as_fd()));
         let (mut buf, taken) = slot.take_back();
         let taken = taken.expect("sent");
         assert!(taken > 0 && buf.len() == length - taken);
-        assert!(!slot.send_unsent(server.as_fd()), "nothing is lent");
+        assert!(!slot.flush(server.as_fd()), "nothing is lent");
         client.read_exact(&mut vec![0; taken]).expect("read");
         assert!(buf.flush(server.as_fd()).expect("flush") > 0);
     }
@@ -111,8 +111,8 @@ mod tests {
         let (client, server) = UnixStream::pair().expect("a pair");
         drop(client);
         let slot = lent(b"late");
-        assert!(slot.send_unsent(server.as_fd()));
-        assert!(!slot.send_unsent(server.as_fd()), "once is enough");
+        assert!(slot.flush(server.as_fd()));
+        assert!(!slot.flush(server.as_fd()), "once is enough");
         assert_eq!(slot.take_back().1.expect_err("gone").kind(), io::ErrorKind::BrokenPipe);
         assert!(slot.take_back().1.is_ok());
     }
@@ -126,7 +126,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     (0..round % 50).for_each(|_| std::hint::spin_loop());
-                    slot.send_unsent(server.as_fd());
+                    slot.flush(server.as_fd());
                 });
                 for number in 0..PARTS {
                     let mut buf = slot.take_back().0;

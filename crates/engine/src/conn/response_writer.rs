@@ -14,7 +14,7 @@ use super::in_flight::InFlight;
 use super::request::{Content, Request};
 use super::write_buf;
 use crate::control::Control;
-use crate::request_state::{Count, GcTime};
+use crate::scoreboard::{Count, GcTime};
 use crate::settings::Settings;
 
 /// The progress of sending.

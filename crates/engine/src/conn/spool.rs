@@ -113,7 +113,7 @@ impl Drop for MemoryReservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_state::RequestSettings;
+    use crate::claim::RequestSettings;
 
     #[test]
     fn the_last_descriptors_are_reserved_for_the_application() {

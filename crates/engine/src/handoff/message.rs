@@ -141,9 +141,9 @@ fn rewound(fd: Option<OwnedFd>) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::RequestSettings;
     use crate::conn::{Content, Disk, Spooling, WriteBuf};
     use crate::control::Control;
-    use crate::request_state::RequestSettings;
     use fastrack_sys::message_queue;
     use std::io::IoSlice;
     use std::net::SocketAddr;

@@ -9,7 +9,7 @@ use fastrack_sys::{borrow_fd, message_queue, SharedMemory};
 use super::header;
 use super::queue_handle::QueueHandle;
 use super::shared_flags::SharedFlags;
-use crate::request_state::QueueLength;
+use crate::scoreboard::QueueLength;
 
 /// The shared queue of the workers, and their shared flags. Made by the master, inherited by its workers.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl SharedQueue {
 mod tests {
     use super::super::shared_flags::MEMBERS;
     use super::*;
-    use crate::request_state::Scoreboard;
+    use crate::scoreboard::Scoreboard;
 
     #[test]
     fn each_worker_sees_the_flags_of_the_others() {

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::count::QueueCount;
-use crate::request_state::MAX_PROCESSES;
+use crate::scoreboard::MAX_PROCESSES;
 use fastrack_sys::{is_alive, is_running, memory_file, Shareable, SharedMemory};
 
 /// The highest number of workers that share a queue.

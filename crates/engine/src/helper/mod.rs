@@ -1,10 +1,8 @@
-//! The thread that drives a worker's connections while the application has the other one.
+//! The helper: the thread that drives a worker's connections while the application's threads have requests.
 //!
 //! It never calls the application. It sleeps while the leader waits for clients, and [looks](tick) every few milliseconds while
 //! requests follow one another. It takes over only when one has lasted since the last look, until that request is done.
 
-mod app_threads;
-mod ending;
 mod shared;
 mod thread;
 mod tick;
@@ -13,9 +11,6 @@ mod timer;
 #[cfg(test)]
 pub(crate) use shared::tests;
 
-pub(crate) use app_threads::{AppThreads, Turn};
-pub(crate) use ending::Ending;
-pub use ending::TIMEOUT_STATUS;
 pub(crate) use shared::Shared;
 pub(crate) use thread::Helper;
 pub(crate) use timer::HelperTimer;

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_sys::monotonic_millis;
 
-use super::app_threads::AppThreads;
 use super::timer::HelperTimer;
-use crate::baton::{Baton, Driving};
+use crate::admission::{AppThreads, Baton, Driving};
 use crate::reactor::Reactor;
 
 #[derive(Debug)]
@@ -123,12 +122,12 @@ fn within<T>(millis: u64, attempt: impl Fn() -> Option<T>) -> Option<T> {
 pub(crate) mod tests {
     use super::*;
     use crate::accept::Listeners;
-    use crate::baton::is_busy;
+    use crate::admission::is_busy;
+    use crate::claim::RequestSettings;
     use crate::conn::Spooling;
     use crate::control::Control;
     use crate::patience::patience;
     use crate::reactor::{Lead, Table};
-    use crate::request_state::RequestSettings;
     use crate::settings::Settings;
     use fastrack_sys::Poller;
     use std::os::fd::AsFd;

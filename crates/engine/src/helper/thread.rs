@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 
 use fastrack_sys::{monotonic_millis, spawn_thread, Events};
 
-use super::ending::Ending;
 use super::shared::Shared;
 use super::tick::{Tick, Work};
 use crate::control::Control;
+use crate::ending::Ending;
 use crate::handoff::QueueHandle;
 use crate::reactor::Reactor;
 
@@ -161,7 +161,7 @@ impl Work for Drive<'_> {
     fn rest(&self) {
         self.shared.timer().watch_connections(false);
         self.shared.timer().watch_listeners(false);
-        self.shared.app_threads().app_lock().set_awaited(false);
+        self.shared.app_threads().gvl_usage().set_awaited(false);
     }
 }
 
@@ -192,7 +192,7 @@ impl Drive<'_> {
         }
         shared.timer().watch_connections(!is_anybody_there);
         if !is_anybody_there || admits_another {
-            app_threads.app_lock().set_awaited(false);
+            app_threads.gvl_usage().set_awaited(false);
         }
         match (is_anybody_there, admits_another) {
             (false, _) => LONGEST_WAIT,
@@ -204,7 +204,7 @@ impl Drive<'_> {
     /// Sends what clients have not taken of the responses to requests in progress. Whether there was any of that. The caller has the
     /// reactor, so that no connection is closed meanwhile.
     fn send_responses(&self) -> bool {
-        self.control.all_requests().iter().fold(false, |any, request| request.send_unsent() | any)
+        self.control.all_requests().iter().fold(false, |any, request| request.flush_lent() | any)
     }
 }
 

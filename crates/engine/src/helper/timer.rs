@@ -1,6 +1,6 @@
 //! What wakes the helper: its timer, its waker, and while one request lasts the connections and the listeners.
 //!
-//! The leader sets the timer when it makes a step and the helper [sleeps](crate::baton::Baton::fall_asleep). Nobody stops the timer:
+//! The leader sets the timer when it makes a step and the helper [sleeps](crate::admission::Baton::fall_asleep). Nobody stops the timer:
 //! at worst the helper looks once for nothing. All else here belongs to the helper, which alone watches and ignores connections.
 
 use std::fmt::Debug;

@@ -7,8 +7,8 @@ use fastrack_sys::{epoch_millis, monotonic_micros, monotonic_millis};
 
 use super::Reactor;
 use crate::access_log::{AccessLog, Line};
+use crate::claim::{ActiveRequest, Claim};
 use crate::conn::{Connection, Sent};
-use crate::request_state::{ActiveRequest, Claim};
 
 /// How long the last lines are waited for when the process ends in a request, in milliseconds.
 pub(super) const LOG_TIME: u64 = 50;

@@ -7,7 +7,7 @@ use fastrack_sys::epoch_seconds;
 
 use super::Reactor;
 use crate::conn::{Connection, Phase};
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 
 impl Reactor {
     pub fn close(&mut self, connection: Box<Connection>) {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
 use crate::conn::{BodyError, Connection, InFlight, Phase, ResponseStage, Sent, Step};
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 
 const NO_MEMORY: &str =
     "no memory for what a slow client has not taken of its response, which was cut: raise `ulimit -v`";

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use super::{Next, Reactor};
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 
 impl Reactor {
     /// Puts a connection into the shared queue. Returns it if that is not possible.

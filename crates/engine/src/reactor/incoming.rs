@@ -9,7 +9,7 @@ use super::table::EVENTS_PER_TURN;
 use super::{Next, Reactor};
 use crate::accept::Client;
 use crate::conn::{Connection, Phase, Step};
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 
 impl Reactor {
     pub fn poll(&mut self) -> io::Result<()> {

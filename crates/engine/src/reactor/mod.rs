@@ -33,11 +33,11 @@ use fastrack_sys::Processors;
 
 use crate::accept::Backlog;
 use crate::access_log::AccessLog;
-use crate::baton::Threads;
+use crate::admission::Threads;
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::QueueHandle;
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 use crate::settings::{own_descriptors, Settings};
 
 pub use lead::Finish;

@@ -6,7 +6,7 @@ use fastrack_sys::{epoch_seconds, monotonic_millis};
 
 use super::Reactor;
 use crate::conn::{queue_time, Connection};
-use crate::request_state::Count;
+use crate::scoreboard::Count;
 
 impl Reactor {
     /// Answers a request with 503 that has waited for longer than the limit, and returns any other.

@@ -15,7 +15,7 @@ use fastrack_sys::{monotonic_millis, Events, Poller};
 use super::unwatched::Unwatched;
 use crate::conn::{Connection, Disk, Phase, Spooling};
 use crate::control::Control;
-use crate::request_state::{Count, Counters};
+use crate::scoreboard::{Count, Counters};
 
 /// Events handled without a request becoming ready, before others get a turn, and before the poller is asked for newer ones:
 /// each may bring a megabyte.

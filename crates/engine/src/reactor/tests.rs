@@ -5,10 +5,10 @@ use std::os::unix::net::UnixStream;
 
 use super::*;
 use crate::accept::Client;
+use crate::claim::RequestSettings;
 use crate::conn::{Phase, Spooling, Step, WriteBuf};
 use crate::handoff::SharedQueue;
 use crate::patience::until;
-use crate::request_state::RequestSettings;
 
 pub(super) fn reactor() -> Reactor {
     let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");

@@ -51,8 +51,8 @@ impl Forking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::RequestSettings;
     use crate::helper::tests::shared;
-    use crate::request_state::RequestSettings;
     use std::sync::mpsc::channel;
 
     #[test]

@@ -14,12 +14,14 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 use fastrack_sys::{Poller, Timer, Waker};
 
 use crate::accept::{Backlog, Listener, Listeners, Token};
+use crate::admission::AppThreads;
 use crate::conn::{LentBuffer, Spooling};
 use crate::control::Control;
+use crate::ending::Ending;
 use crate::handoff::{QueueHandle, SharedQueue};
-use crate::helper::{AppThreads, Ending, Helper, HelperTimer, Shared};
+use crate::helper::{Helper, HelperTimer, Shared};
 use crate::reactor::{Lead, Reactor, Table};
-use crate::request_state::{MAX_PROCESSES, MAX_THREADS};
+use crate::scoreboard::{MAX_PROCESSES, MAX_THREADS};
 use crate::settings::Settings;
 
 pub use forking::Forking;
@@ -35,7 +37,7 @@ pub struct Engine {
     control: Arc<Control>,
     spooling: Spooling,
     /// One for each thread of the application.
-    unsent: Box<[Arc<LentBuffer>]>,
+    lent_buffers: Box<[Arc<LentBuffer>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
     /// Who has the control may be there for longer than the engine.
@@ -87,7 +89,7 @@ impl Engine {
         if !app_threads.is_alone() && Poller::TAKES_TIMERS {
             let waits = Timer::new()?;
             timer.watch_admissions(&waits)?;
-            app_threads.app_lock().tell_by(waits);
+            app_threads.gvl_usage().wake_by(waits);
         }
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(app_threads.inherited_fds());
@@ -100,7 +102,7 @@ impl Engine {
         }
         let control = Arc::new(control);
         let watch = settings.requests.clone();
-        let unsent = control.all_requests().iter().map(|requests| LentBuffer::of(requests)).collect();
+        let lent_buffers = control.all_requests().iter().map(|requests| LentBuffer::of(requests)).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle, lead);
@@ -118,7 +120,7 @@ impl Engine {
             shared,
             control,
             spooling,
-            unsent,
+            lent_buffers,
             poller,
             _waker: waker,
             low_priority_is_allowed: OnceLock::new(),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fastrack_sys::Events;
 
 use super::{Engine, LockedReactor};
+use crate::admission::{AppThreads, Turn, MAIN};
 use crate::app::{App, Flow};
-use crate::baton::MAIN;
 use crate::conn::InFlight;
-use crate::helper::{AppThreads, Shared, Turn};
+use crate::helper::Shared;
 use crate::reactor::{Action, Finish, Reactor};
 use crate::settings::SHORTAGE_PAUSE;
 
@@ -102,11 +102,11 @@ impl Engine {
 impl<'e> AppThread<'e> {
     fn new(engine: &'e Engine, number: usize) -> Self {
         let request = Arc::clone(&engine.control.all_requests()[number]);
-        let unsent = Arc::clone(&engine.unsent[number]);
+        let lent_buffer = Arc::clone(&engine.lent_buffers[number]);
         AppThread {
             engine,
             number,
-            in_flight: InFlight::new(request, unsent, engine.spooling.clone()),
+            in_flight: InFlight::new(request, lent_buffer, engine.spooling.clone()),
             recalled: false,
             gives_way: false,
             finish: None,
@@ -178,7 +178,7 @@ impl<'e> AppThread<'e> {
             let mut reactor = self.lock().ok_or(Finish::Closed)?;
             if std::mem::take(&mut self.recalled) {
                 if self.number != MAIN {
-                    app_threads.leave(&mut reactor.threads, self.number);
+                    app_threads.exit_engine(&mut reactor.threads, self.number);
                     return Err(Finish::Broken);
                 }
                 // Once: the application goes on to want it back.
@@ -188,7 +188,7 @@ impl<'e> AppThread<'e> {
             }
             match app_threads.next_turn(&mut reactor.threads, self.number) {
                 Turn::Lead if self.engine.control.is_ending() => {
-                    app_threads.retire(&mut reactor.threads, self.number);
+                    app_threads.sleep_leader(&mut reactor.threads, self.number);
                 }
                 Turn::Lead => return Ok(reactor),
                 Turn::Leave if self.number == MAIN => return Err(self.finish(&reactor)),
@@ -278,7 +278,7 @@ impl<'e> AppThread<'e> {
     fn rest(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         // From now on the helper looks after the connections.
         self.shared().begin();
-        if !self.app_threads().rest(&mut reactor.threads, self.number) {
+        if !self.app_threads().sleep_while_others_serve(&mut reactor.threads, self.number) {
             return Some(reactor);
         }
         drop(reactor);
@@ -299,10 +299,10 @@ impl<'e> AppThread<'e> {
     fn stop_leading(&mut self, mut reactor: LockedReactor<'e>) -> Option<Finish> {
         reactor.put_off();
         match (self.number, self.recalled) {
-            (_, false) => self.app_threads().give_up(&mut reactor.threads, self.number),
+            (_, false) => self.app_threads().step_down(&mut reactor.threads, self.number),
             (MAIN, true) => self.close(&mut reactor),
             (number, true) => {
-                self.app_threads().leave(&mut reactor.threads, number);
+                self.app_threads().exit_engine(&mut reactor.threads, number);
                 return Some(Finish::Broken);
             }
         }

@@ -9,9 +9,9 @@ use fastrack_http::{Error, Expectation, Status};
 use fastrack_sys::{append, monotonic_millis};
 
 use super::framing::{check_beyond, may_be_followed, send_continue, Frame};
+use crate::claim::ActiveRequest;
 use crate::conn::read_buf::{receive, ReadBuf, Received};
 use crate::control::Control;
-use crate::request_state::ActiveRequest;
 use crate::settings::{Settings, STOP_TIME};
 
 /// Bytes of an unread body that are received and discarded, without waiting, to keep the connection.

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use fastrack_http::Limits;
 
 use super::*;
+use crate::claim::RequestSettings;
 use crate::conn::body::will_stream;
-use crate::request_state::RequestSettings;
 
 struct Client {
     client: UnixStream,

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 
+use crate::claim::RequestSettings;
 use crate::conn::spool::Spooling;
 use crate::control::Control;
-use crate::request_state::RequestSettings;
 use crate::settings::Settings;
 
 fn pair() -> (UnixStream, UnixStream) {

@@ -1,7 +1,7 @@
 use super::*;
+use crate::claim::RequestSettings;
 use crate::helper::shared::tests::shared;
 use crate::patience::until;
-use crate::request_state::RequestSettings;
 use std::time::{Duration, Instant};
 
 fn control() -> Arc<Control> {
@@ -37,10 +37,10 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
     let (shared, control) = (Arc::new(shared), control());
     let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &RequestSettings::default());
     let drive = Drive { shared: &shared, control: &control, ending: &ending, step: Cell::default() };
-    shared.app_threads().app_lock().set_awaited(true);
-    assert!(shared.app_threads().app_lock().is_awaited());
+    shared.app_threads().gvl_usage().set_awaited(true);
+    assert!(shared.app_threads().gvl_usage().is_awaited());
     drive.rest();
-    assert!(!shared.app_threads().app_lock().is_awaited());
+    assert!(!shared.app_threads().gvl_usage().is_awaited());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::accept::Client;
-use crate::request_state::RequestSettings;
+use crate::claim::RequestSettings;
 use crate::settings::Settings;
 use std::io::Write;
 use std::os::unix::net::UnixStream;

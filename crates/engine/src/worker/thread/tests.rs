@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::accept::Listener;
+use crate::claim::{Claim, RequestSettings};
 use crate::conn::{Request, ResponseWriter};
 use crate::patience::{patience, until};
-use crate::request_state::{Claim, RequestSettings};
 use crate::settings::Settings;
 
 /// Answers each request, and returns from it when it `may_return`. Counts how often its threads wait, and has them return when it is
@@ -115,11 +115,11 @@ fn a_thread_that_returns_from_its_request_when_the_process_ends_sleeps() {
 }
 
 #[test]
-fn the_only_thread_waits_for_the_end_of_the_process_where_its_request_was_taken_until_it_is_recalled() {
+fn the_only_thread_waits_for_the_end_of_the_process_where_its_request_was_seized_until_it_is_recalled() {
     let finish = during(1, |engine, socket, shared| {
         let _client = ask(socket);
         until(|| shared.requests.load(Ordering::SeqCst) == 1);
-        assert_eq!(engine.control.request().take(), Some(Claim::Complete));
+        assert_eq!(engine.control.request().seize(), Some(Claim::Complete));
         let before = shared.waits.load(Ordering::SeqCst);
         shared.may_return.store(true, Ordering::SeqCst);
         until(|| shared.waits.load(Ordering::SeqCst) > before);

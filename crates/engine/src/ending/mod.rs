@@ -10,25 +10,30 @@
 //! | the master is gone, or the channel to it, before the worker is ready | a Ruby thread: `OrphanGuard` | there are none | 1 |
 //! | the boot fails | `Worker#live` | there are none | 1 |
 //! | hooks at the end, or an orphan, exceed `GracefulTimeout` | a thread: `ChildProcess.end_within` | are cut | 124 |
-//! | the helper panics | the helper: abort(3) in `helper/thread.rs` | are cut | SIGABRT |
+//! | the helper, or the thread that writes files, panics | that thread: abort(3) in `helper/thread.rs`, `conn/disk.rs` | are cut | SIGABRT |
 //! | a thread of the application panics in the engine | that thread: abort(3) in `worker/thread.rs` | are cut | SIGABRT |
 //! | a crash, `exit!` or `exec` | nobody | are cut | the signal, or the application's |
-//! | `RequestTimeout`, `WorkerBootTimeout`, `GracefulTimeout` or `WorkerTimeout` is over by 2 s, or a quick shutdown | the master | are cut | SIGKILL |
+//! | 2 s after `RequestTimeout`, `WorkerBootTimeout` or `GracefulTimeout` | the master: `WorkerTimeout` in lib/fastrack/master | are cut | SIGKILL |
+//! | stopped by a signal or a debugger for longer than `WorkerTimeout` | the master, likewise | are cut | SIGKILL |
+//! | a quick shutdown, or the server's stop exceeds `GracefulTimeout` | the master: `Shutdown` | are cut | SIGKILL |
 //!
-//! Ends in good order pass connections to other workers before. They run at_exit hooks, and `QuickExit` ends them before Ruby frees
-//! its objects one by one. `MaxMemoryPerChild` and its kind are a recycling. The master names cut requests from the scoreboard.
+//! An end in good order passes the connections to other workers and runs at_exit hooks. Then `QuickExit` exits before Ruby frees its
+//! objects one by one. Limits of memory (`MaxMemory`) recycle a worker. The master names cut requests from the scoreboard.
 //!
-//! This file has the two ends that the helper makes. It answers the clients of overdue requests, passes the other connections to
-//! other workers, writes the lines of the access log, and prints where the threads are. Then it ends the process.
+//! This file has the two ends that the helper makes. The helper answers the clients of overdue requests, passes the other connections
+//! to other workers, writes the lines of the access log, prints where the threads are, and ends the process.
+
+mod last_response;
 
 use std::sync::Arc;
 
 use fastrack_sys::{drain_input, exit_at_once, monotonic_millis, write_stderr_all};
 
-use super::shared::Shared;
-use crate::baton::Driving;
+use crate::admission::Driving;
+use crate::claim::{ActiveRequest, Claim, RequestSettings, ThreadDumper};
 use crate::control::Control;
-use crate::request_state::{answer_overdue, ActiveRequest, Claim, RequestSettings, ThreadDumper};
+use crate::helper::Shared;
+use last_response::answer_overdue;
 
 /// The exit status of a worker that exceeds a time limit: that of timeout(1).
 pub const TIMEOUT_STATUS: i32 = 124;
@@ -78,7 +83,7 @@ impl Ending {
         drop(driving);
         let latest = monotonic_millis().saturating_add(self.time_for_others);
         // A thread that has begun a request at the last moment may not be counted yet.
-        let is_any_left = || self.control.all_requests().iter().any(|request| request.is_takeable());
+        let is_any_left = || self.control.all_requests().iter().any(|request| request.is_seizable());
         while is_any_left() || self.is_anybody_serving() {
             fastrack_sys::sleep(LAST_LOOK);
             let is_over = monotonic_millis() >= latest;
@@ -93,24 +98,24 @@ impl Ending {
             }
         }
         self.hand_off();
-        let taken = self.control.all_requests().iter().filter(|request| request.is_taken());
-        taken.for_each(|request| request.set_ending(true));
+        let seized = self.control.all_requests().iter().filter(|request| request.is_seized());
+        seized.for_each(|request| request.set_ending(true));
         exit_at_once(TIMEOUT_STATUS)
     }
 
-    /// Whether a thread has a request that was not taken.
+    /// Whether a thread has a request that the helper has not seized.
     fn is_anybody_serving(&self) -> bool {
-        let taken = self.control.all_requests().iter().filter(|request| request.is_taken()).count();
-        self.shared.baton().serving() > taken
+        let seized = self.control.all_requests().iter().filter(|request| request.is_seized()).count();
+        self.shared.baton().serving() > seized
     }
 
     /// Answers the requests that are overdue, or all. Whether there were any.
     fn answer_overdue(&self, all: bool) -> bool {
         let now = monotonic_millis();
-        let take = |request: &ActiveRequest| if all { request.take() } else { request.take_overdue(now) };
+        let seize = |request: &ActiveRequest| if all { request.seize() } else { request.seize_overdue(now) };
         let requests = self.control.all_requests().iter();
         let overdue: Vec<_> =
-            requests.filter_map(|request| take(request).map(|claim| (request, claim))).collect();
+            requests.filter_map(|request| seize(request).map(|claim| (request, claim))).collect();
         if overdue.is_empty() {
             return false;
         }

@@ -1,9 +1,9 @@
 //! That one thread leads, and that requests begin when they are in nobody's way.
 
 use super::*;
+use crate::admission::gvl_usage::CREDIT_NEEDED;
 use crate::clock::tests::HandClock;
 use crate::patience::{patience, until};
-use crate::request_state::ENOUGH;
 use std::cell::RefCell;
 use std::ops::Deref;
 
@@ -43,12 +43,12 @@ impl Worker {
         self.0.summon(&mut self.1.borrow_mut())
     }
 
-    fn rest(&self, thread: usize) -> bool {
-        self.0.rest(&mut self.1.borrow_mut(), thread)
+    fn sleep_while_others_serve(&self, thread: usize) -> bool {
+        self.0.sleep_while_others_serve(&mut self.1.borrow_mut(), thread)
     }
 
-    fn leave(&self, thread: usize) {
-        self.0.leave(&mut self.1.borrow_mut(), thread);
+    fn exit_engine(&self, thread: usize) {
+        self.0.exit_engine(&mut self.1.borrow_mut(), thread);
     }
 
     fn is_idle(&self) -> bool {
@@ -122,7 +122,7 @@ fn one_leads_and_gives_that_up_while_it_has_a_request() {
     assert_eq!(app_threads.end_request(0), None);
     assert_eq!(app_threads.next_turn(0), Turn::Sleep);
     // Alone with nothing to do it waits for clients itself.
-    assert!(app_threads.is_idle() && !app_threads.rest(2));
+    assert!(app_threads.is_idle() && !app_threads.sleep_while_others_serve(2));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_further_request_begins_when_the_lock_has_been_free_for_a_time() {
     app_threads.clock.wait(50_000);
     assert!(!app_threads.admits_another(), "it computes");
     app_threads.says(0, true);
-    assert_eq!(app_threads.time_to_room(), ENOUGH);
+    assert_eq!(app_threads.time_to_room(), CREDIT_NEEDED);
     app_threads.says(0, false);
     assert!(!app_threads.admits_another());
 }
@@ -157,7 +157,7 @@ fn time_to_room_beside(computes: u64, waits: u64) -> Option<u64> {
 fn short_waits_count_as_far_as_the_request_waits_for_longer_than_half_of_what_it_computes() {
     assert_eq!(time_to_room_beside(1_000, 500), None);
     assert_eq!(time_to_room_beside(200, 1_000), Some(34 * 1_200));
-    assert_eq!(time_to_room_beside(100_000, ENOUGH), Some(100_000 + ENOUGH));
+    assert_eq!(time_to_room_beside(100_000, CREDIT_NEEDED), Some(100_000 + CREDIT_NEEDED));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn so_they_do_in_requests_that_follow_each_other_and_not_between_them() {
         app_threads.begin_request(0);
         app_threads.says(0, true);
         assert!(!app_threads.admits_another());
-        app_threads.clock.wait(ENOUGH / 3);
+        app_threads.clock.wait(CREDIT_NEEDED / 3);
         app_threads.says(0, false);
         assert_eq!(app_threads.end_request(0), Some(true));
     }
@@ -184,7 +184,7 @@ fn where_requests_wait_one_more_begins_as_soon_as_none_uses_the_lock() {
     assert_eq!([0, 1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
     app_threads.begin_request(0);
     app_threads.says(0, true);
-    app_threads.clock.wait(2 * ENOUGH);
+    app_threads.clock.wait(2 * CREDIT_NEEDED);
     assert!(app_threads.admits_another() && app_threads.summon());
     assert_eq!(app_threads.next_turn(2), Turn::Lead);
     app_threads.begin_request(2);
@@ -202,7 +202,7 @@ fn the_helper_is_told_when_the_lock_has_been_free_for_long_enough() {
     let app_threads = one_with_a_request();
     let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
     poller.watch_timer(&timer, 0).expect("watched");
-    app_threads.app_lock().tell_by(timer);
+    app_threads.gvl_usage().wake_by(timer);
     // Nor is it known whether the application tells anything.
     assert_eq!(app_threads.time_until_admission(), None);
     app_threads.says(0, false);
@@ -212,14 +212,15 @@ fn the_helper_is_told_when_the_lock_has_been_free_for_long_enough() {
     poller.wait(&mut events, Some(patience().as_millis() as u64)).expect("polled");
     assert!(!events.is_empty());
     app_threads.clock.wait(300);
-    assert_eq!(app_threads.time_until_admission(), Some(ENOUGH - 300));
-    app_threads.clock.wait(ENOUGH - 300);
+    assert_eq!(app_threads.time_until_admission(), Some(CREDIT_NEEDED - 300));
+    app_threads.clock.wait(CREDIT_NEEDED - 300);
     assert_eq!((app_threads.time_until_admission(), app_threads.admits_another()), (Some(0), true));
 }
 
 #[test]
 fn who_is_done_gives_way_to_a_request_that_uses_the_lock_and_where_requests_hardly_wait() {
-    for (waits, time, may_begin) in [(false, ENOUGH, false), (true, ENOUGH - 1, false), (true, ENOUGH, true)]
+    for (waits, time, may_begin) in
+        [(false, CREDIT_NEEDED, false), (true, CREDIT_NEEDED - 1, false), (true, CREDIT_NEEDED, true)]
     {
         let app_threads = two_with_requests();
         [0, 1].iter().for_each(|thread| app_threads.says(*thread, true));
@@ -227,7 +228,7 @@ fn who_is_done_gives_way_to_a_request_that_uses_the_lock_and_where_requests_hard
         app_threads.says(0, waits);
         assert_eq!(app_threads.end_request(1), Some(may_begin));
         // It leads nevertheless, and may find by now that the other one is done.
-        assert!(app_threads.rest(1));
+        assert!(app_threads.sleep_while_others_serve(1));
         assert_eq!(app_threads.end_request(0), Some(true));
     }
 }
@@ -235,7 +236,7 @@ fn who_is_done_gives_way_to_a_request_that_uses_the_lock_and_where_requests_hard
 #[test]
 fn where_the_application_tells_nothing_a_further_request_begins_after_a_time_beside_threads_that_sleep() {
     let app_threads = one_with_a_request();
-    assert_eq!(app_threads.time_to_room(), UNTOLD);
+    assert_eq!(app_threads.time_to_room(), WAIT_WITHOUT_GVL_EVENTS);
     let (tell, told) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -259,7 +260,7 @@ fn who_is_done_first_leads_again_and_a_leader_without_work_sleeps() {
     app_threads.begin_request(0);
     assert!(app_threads.summon());
     assert_eq!(app_threads.next_turn(1), Turn::Lead);
-    assert!(app_threads.rest(1));
+    assert!(app_threads.sleep_while_others_serve(1));
     assert_eq!(app_threads.end_request(0), Some(true));
     assert_eq!(app_threads.next_turn(1), Turn::Sleep);
 }
@@ -270,13 +271,13 @@ fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
     assert_eq!([0, 1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep, Turn::Sleep]);
     app_threads.begin_request(0);
     assert!(app_threads.summon());
-    app_threads.leave(2);
+    app_threads.exit_engine(2);
     assert!(is_woken(&app_threads, 1));
     assert_eq!(app_threads.enter(), Some(2));
     assert_eq!(app_threads.next_turn(1), Turn::Lead);
     assert_eq!(app_threads.end_request(0), None);
     assert_eq!(app_threads.next_turn(0), Turn::Sleep);
-    app_threads.leave(1);
+    app_threads.exit_engine(1);
     assert!(is_woken(&app_threads, 0));
     assert_eq!(app_threads.next_turn(0), Turn::Lead);
 }

@@ -1,36 +1,36 @@
-//! Who drives a worker: the thread of the application that leads, unless it has been in the application for longer than the timer
-//! takes, or none leads; then the helper does. Whoever drives has the reactor's lock.
+//! Who drives a worker. The thread of the application that leads drives it. The helper drives it while the leader has been in the
+//! application for longer than the timer takes, or while no thread leads. The driver has the reactor's lock.
 //!
-//! What threads need to know of each other without that lock is one number, the baton. All that changes it is in this file: the
-//! leader's steps, and the lead, which is taken and let go only with the lock.
+//! The baton is one number: the state of the threads that others read without that lock. This file has all changes of the baton. The
+//! leader makes steps at any time. A thread takes or releases the lead only with the lock.
 //!
-//! With one thread of the application, that leads on while it has a request. Of several, the leader lets go of the lead for that
-//! time, and whoever is done first leads again.
+//! A single thread of the application keeps the lead while it has a request. Of several threads, the leader releases the lead when it
+//! begins a request, and the first thread that is done leads again.
 //!
-//! INVARIANT: while threads may lead and none does, some thread has a request, or has been summoned: it will lead.
+//! INVARIANT: while threads may lead and none does, some thread has a request, or has been summoned: that thread will lead.
 
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// The thread that decides when the engine stops: the one that runs it first.
+/// The number of the thread that runs the engine first. It decides when the engine stops.
 pub(crate) const MAIN: usize = 0;
 
-/// Some bits of the baton.
+/// A range of bits of the baton.
 struct Field {
     shift: u32,
     bits: u32,
 }
 
-/// The thread that leads, plus 1; 0 for none.
+/// The number of the thread that leads, plus 1. 0 for none.
 const LEADER: Field = Field { shift: 0, bits: 8 };
-/// How many threads have requests. With one thread, which leads on, none is counted.
+/// Number of threads that have requests. A single thread, which keeps the lead, is not counted.
 const SERVING: Field = Field { shift: 8, bits: 8 };
-/// How many threads that do not lead have answered a request, and want the reactor.
+/// Number of threads without the lead that have answered a request, and want the reactor.
 const RETURNING: Field = Field { shift: 16, bits: 8 };
 /// 1 while the helper drives, or a thread that forks keeps it from that.
 const HELPER: Field = Field { shift: 24, bits: 1 };
 /// 1 while the helper sleeps until the leader's next step.
 const ASLEEP: Field = Field { shift: 25, bits: 1 };
-/// It grows with each step of the leader, and is odd while that is busy and even while it waits for clients.
+/// A number that grows with each step of the leader. It is odd while the leader is busy, and even while the leader waits for clients.
 const EPOCH: Field = Field { shift: 26, bits: 38 };
 
 impl Field {
@@ -38,7 +38,7 @@ impl Field {
         baton << (u64::BITS - self.shift - self.bits) >> (u64::BITS - self.bits)
     }
 
-    /// The baton where the field has this number, and all others have 0.
+    /// A baton with this number in the field, and 0 in all other fields.
     const fn with(&self, number: u64) -> u64 {
         number << self.shift
     }
@@ -48,16 +48,15 @@ impl Field {
     }
 }
 
-/// The baton, as others than the leader see it: the helper sees by the epoch, without a clock, whether the leader makes progress. If
-/// it reads the same odd number twice, that has been in one call of the application, or something else outside the engine, all the
-/// time.
+/// The baton. By its epoch the helper sees, without a clock, whether the leader makes progress. If the helper reads the same odd epoch
+/// twice, the leader has been outside the engine all the time, in one call of the application for example.
 #[derive(Debug, Default)]
 pub(crate) struct Baton(AtomicU64);
 
 impl Baton {
     // --- the thread that leads, or is about to
 
-    /// It is busy from now on. Whether the helper [sleeps](Self::fall_asleep), and the leader was idle before.
+    /// The thread is busy from now on. Returns whether the thread was idle, and the helper [sleeps](Self::fall_asleep).
     pub fn set_busy(&self) -> bool {
         !is_busy(self.epoch()) && self.advance(1)
     }
@@ -68,7 +67,7 @@ impl Baton {
         self.advance(2)
     }
 
-    /// It is about to wait.
+    /// The thread is about to wait.
     pub fn set_idle(&self) {
         if is_busy(self.epoch()) {
             self.advance(1);
@@ -82,7 +81,7 @@ impl Baton {
 
     // --- threads without the lead
 
-    /// The thread wants the reactor, until this is dropped.
+    /// The thread wants the reactor, until the result is dropped.
     pub fn return_from_request(&self) -> Returning<'_> {
         self.0.fetch_add(RETURNING.with(1), Ordering::SeqCst);
         Returning(self)
@@ -90,7 +89,8 @@ impl Baton {
 
     // --- the helper, and threads that fork
 
-    /// Lets the helper drive, or keeps it from that, until this is dropped. None while the other one of both is so.
+    /// Lets the helper drive, or a thread fork while the helper does not drive, until the result is dropped. None while another one does
+    /// either.
     pub fn drive(&self) -> Option<Driving<'_>> {
         let drive = |number| (HELPER.of(number) == 0).then_some(number + HELPER.with(1));
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, drive).is_ok().then(|| Driving(self))
@@ -118,7 +118,7 @@ impl Baton {
         EPOCH.of(self.0.load(Ordering::SeqCst))
     }
 
-    /// How many threads have requests.
+    /// Number of threads that have requests.
     pub fn serving(&self) -> usize {
         SERVING.of(self.0.load(Ordering::SeqCst)) as usize
     }
@@ -127,13 +127,13 @@ impl Baton {
         RETURNING.of(self.0.load(Ordering::Relaxed)) > 0
     }
 
-    /// The thread that leads: known for sure only with the lock, which orders its changes.
+    /// The thread that leads. Only the lock's owner knows it for sure.
     pub fn leader(&self) -> Option<usize> {
         (LEADER.of(self.0.load(Ordering::Relaxed)) as usize).checked_sub(1)
     }
 
     fn change(&self, change: impl Fn(u64) -> u64) {
-        // It always succeeds. Nothing else goes by these fields without the lock, but for how far they are.
+        // It always succeeds. Without the lock nobody relies on the order of these changes.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |number| Some(change(number)));
     }
 }
@@ -161,19 +161,19 @@ impl Drop for Driving<'_> {
     }
 }
 
-/// What only who has the reactor's lock knows of the threads, and may change.
+/// State of the app threads, guarded by the reactor lock.
 #[derive(Debug)]
 pub(crate) struct Threads {
     baton: Arc<Baton>,
     /// Whether threads may lead.
     pub is_open: bool,
-    /// Threads other than the main one return.
+    /// Whether threads other than the main one are to return.
     pub is_over: bool,
-    /// The threads that are running the engine: a bit each.
+    /// The threads that run the engine, a bit each.
     entered: u64,
-    /// The last to fall asleep is the first to be woken: its memory is in the caches.
+    /// Threads that sleep. The last one to fall asleep is the first one to be woken: its memory is in the caches.
     sleepers: Vec<usize>,
-    /// The thread that was woken to lead, until it does.
+    /// The thread that was woken to lead, until it leads.
     summoned: Option<usize>,
     /// When a request was last begun, in microseconds.
     pub began: u64,
@@ -192,23 +192,23 @@ impl Threads {
         }
     }
 
-    /// One of `threads` begins to run the engine, other than the main one. None if there are enough.
+    /// A thread other than the main one begins to run the engine. None if all `threads` run it.
     pub fn enter(&mut self, threads: usize) -> Option<usize> {
         let thread = (1..threads).find(|thread| self.entered & 1 << thread == 0)?;
         self.entered |= 1 << thread;
         Some(thread)
     }
 
-    /// The thread leaves the engine. Whether another one is to be summoned.
-    pub fn leave(&mut self, thread: usize) -> bool {
+    /// The thread exits the engine. Whether another thread is to be summoned.
+    pub fn exit_engine(&mut self, thread: usize) -> bool {
         self.wake_up(thread);
-        self.let_go(thread);
+        self.release_lead(thread);
         self.entered &= !(1 << thread);
         let was_summoned = self.summoned.take_if(|summoned| *summoned == thread).is_some();
         self.baton.leader().is_none() && (self.is_idle() || was_summoned)
     }
 
-    /// The thread leads if threads may, and none does.
+    /// The thread takes the lead if threads may lead, and none does. Whether it leads.
     pub fn lead(&mut self, thread: usize) -> bool {
         let leads = self.is_open && self.baton.leader().is_none();
         if leads {
@@ -217,14 +217,14 @@ impl Threads {
         leads
     }
 
-    /// The thread leads no more, if it did.
-    pub fn let_go(&mut self, thread: usize) {
+    /// The thread releases the lead, if it has it.
+    pub fn release_lead(&mut self, thread: usize) {
         if self.baton.leader() == Some(thread) {
             self.baton.change(|number| LEADER.cleared(number));
         }
     }
 
-    /// The leader has a request.
+    /// The leader begins a request, and releases the lead.
     pub fn begin_request(&mut self) {
         self.baton.change(|number| LEADER.cleared(number) + SERVING.with(1));
     }
@@ -238,17 +238,17 @@ impl Threads {
         self.sleepers.push(thread);
     }
 
-    /// The thread has just begun, or was woken.
+    /// The thread does not sleep: it has just begun, or was woken.
     pub fn wake_up(&mut self, thread: usize) {
         self.sleepers.retain(|sleeper| *sleeper != thread);
     }
 
-    /// The summoned thread is here.
+    /// The thread has come, if it was summoned.
     pub fn arrive(&mut self, thread: usize) {
         self.summoned.take_if(|summoned| *summoned == thread);
     }
 
-    /// The thread to be woken, which leads then; None if none sleeps, or none may.
+    /// Chooses the thread to be woken, which then leads. None if no thread sleeps, or none may lead.
     pub fn summon(&mut self) -> Option<usize> {
         if self.is_open {
             self.summoned = self.sleepers.pop();
@@ -257,7 +257,7 @@ impl Threads {
         None
     }
 
-    /// Those that sleep, to be woken.
+    /// Takes all threads that sleep, to be woken.
     pub fn take_sleepers(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.sleepers)
     }
@@ -271,12 +271,12 @@ impl Threads {
         self.baton.serving() == 0
     }
 
-    /// Whether no thread may lead, and none is at anything.
+    /// Whether no thread may lead, none leads, and none has a request.
     pub fn is_quiet(&self) -> bool {
         !self.is_open && self.baton.leader().is_none() && self.is_idle()
     }
 
-    /// Whether a thread may lead, and none does or will.
+    /// Whether a thread may lead, none leads, and none was summoned.
     pub fn is_lead_free(&self) -> bool {
         self.is_open && self.baton.leader().is_none() && self.summoned.is_none()
     }

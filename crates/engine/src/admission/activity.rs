@@ -1,47 +1,48 @@
-//! What a thread of the application's does in a request: uses the application's lock (Ruby's GVL), or waits for something else.
+//! The activity of one thread of the application in its request: it uses the application's lock (Ruby's GVL), or waits for something
+//! else.
 
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 
 use fastrack_sys::ThreadId;
 
-use super::app_lock::AppLock;
+use super::gvl_usage::GvlUsage;
 use crate::clock::{Clock, SystemClock};
 
-/// What a thread does.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Doing {
-    /// It has no request.
+    /// The thread has no request.
     Nothing = 0,
     UsesLock = 1,
     Waits = 2,
 }
 
-/// Only its own thread changes it.
+/// The activity of one thread. Only that thread changes it.
 #[derive(Debug, Default)]
 pub struct Activity {
     /// A [`Doing`].
     doing: AtomicU8,
-    /// As a number; 0 for none.
+    /// The thread's id as a number. 0 for none.
     thread: AtomicU64,
-    lock: Arc<AppLock>,
+    usage: Arc<GvlUsage>,
 }
 
 impl Activity {
-    /// Of one of the threads that share this lock.
-    pub(crate) fn new(lock: Arc<AppLock>) -> Self {
-        Activity { lock, ..Activity::default() }
+    /// The activity of one of the threads that share this lock.
+    pub(crate) fn new(usage: Arc<GvlUsage>) -> Self {
+        Activity { usage, ..Activity::default() }
     }
 
-    /// The thread begins or ends to wait for something else than the application's lock. From that thread only; any code may run it that may
-    /// change some numbers and set a timer. Async-signal-safe.
+    /// The thread begins or ends to wait for something else than the application's lock. Only that thread calls it. It takes no lock and
+    /// no memory.
     pub fn set_waiting(&self, waits: bool) {
         self.set_waiting_by(&SystemClock, waits);
     }
 
     pub(crate) fn set_waiting_by(&self, clock: &impl Clock, waits: bool) {
-        self.lock.tell();
+        self.usage.note_reports();
         if self.is_in_request() {
             self.change(if waits { Doing::Waits } else { Doing::UsesLock }, clock);
         }
@@ -62,27 +63,27 @@ impl Activity {
             let more = |is: fn(Doing) -> bool| i8::from(is(doing)) - i8::from(is(before));
             let requests = more(|doing| doing != Doing::Nothing);
             let users = more(|doing| doing == Doing::UsesLock);
-            self.lock.change(clock.micros(), requests, users);
+            self.usage.change(clock.micros(), requests, users);
         }
     }
 
-    /// This is the activity of the current thread.
+    /// The current thread begins to run the engine.
     pub(crate) fn begin(&self) {
         self.thread.store(ThreadId::current().map_or(0, ThreadId::number), Ordering::Release);
     }
 
-    /// The thread ends.
+    /// The thread ends to run the engine.
     pub(crate) fn end(&self) {
         self.end_request(&SystemClock);
         self.thread.store(0, Ordering::Release);
     }
 
-    /// The thread begins a request. It has the lock.
+    /// The thread, which has the lock, begins a request.
     pub(crate) fn begin_request(&self, clock: &impl Clock) {
         self.change(Doing::UsesLock, clock);
     }
 
-    /// The thread has answered it.
+    /// The thread has answered its request.
     pub(crate) fn end_request(&self, clock: &impl Clock) {
         self.change(Doing::Nothing, clock);
     }
@@ -91,7 +92,7 @@ impl Activity {
         self.doing() != Doing::Nothing
     }
 
-    /// Whether the thread would compute now if it had a processor, or does so. False where the system does not tell.
+    /// Whether the thread computes, or waits for a processor. False where the system does not tell.
     pub(crate) fn is_runnable(&self) -> bool {
         ThreadId::of_number(self.thread.load(Ordering::Acquire)).is_some_and(ThreadId::is_runnable)
     }
@@ -105,11 +106,11 @@ mod tests {
 
     #[test]
     fn the_lock_is_in_use_in_requests_only_and_while_no_thread_waits_for_something_else() {
-        let (lock, clock) = (Arc::new(AppLock::default()), HandClock::new());
-        let [one, other] = [(); 2].map(|()| Activity::new(Arc::clone(&lock)));
+        let (usage, clock) = (Arc::new(GvlUsage::default()), HandClock::new());
+        let [one, other] = [(); 2].map(|()| Activity::new(Arc::clone(&usage)));
         one.set_waiting_by(&clock, false);
-        let is_free = || lock.time_until_enough(clock.micros()).is_some();
-        assert!(lock.is_told() && is_free());
+        let is_free = || usage.time_until_credit(clock.micros()).is_some();
+        assert!(usage.reports_gvl_events() && is_free());
         for waits in [false, true] {
             one.begin_request(&clock);
             other.begin_request(&clock);

@@ -3,9 +3,9 @@
 use fastrack_http::{error_response, DateCache, Error};
 use fastrack_sys::{epoch_seconds, reset_now, send, shutdown_write};
 
-use super::active_request::{ActiveRequest, Claim};
+use crate::claim::{ActiveRequest, Claim};
 
-/// Answers the client of a taken request with 504. The connection is reset if a part of a response has left, and closed in order
+/// Answers the client of a seized request with 504. The connection is reset if a part of a response has left, and closed in order
 /// if all of it has. The descriptor stays open until the process ends.
 pub(crate) fn answer_overdue(request: &ActiveRequest, claim: Claim) {
     match claim {
@@ -23,7 +23,7 @@ pub(crate) fn answer_overdue(request: &ActiveRequest, claim: Claim) {
         }
         Claim::Begun => {
             // A reset would discard it.
-            request.send_unsent();
+            request.flush_lent();
             return request.with_client(|client| drop(reset_now(client)));
         }
         Claim::None | Claim::Complete => {}

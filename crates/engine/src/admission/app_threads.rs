@@ -1,0 +1,235 @@
+//! The application's threads: which of them leads, and whether another request may begin. Threads without a request and without the lead
+//! sleep.
+//!
+//! While requests are in progress the helper drives the connections. It wakes a sleeping thread when a request is ready, and all threads
+//! that have requests wait.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use fastrack_sys::{Events, Poller, Timer, Waker};
+
+use super::baton::{Threads, MAIN};
+use super::{Activity, GvlUsage};
+use crate::clock::{Clock, SystemClock};
+use crate::sync::Arc;
+
+/// Wait for another request where the application reports no GVL events (Ruby 3.1), in microseconds. The request begins if the threads of
+/// all others sleep at that moment.
+const WAIT_WITHOUT_GVL_EVENTS: u64 = 3_000;
+
+#[derive(Debug)]
+struct Sleeper {
+    waker: Waker,
+    /// It watches the waker only, which need not be read then.
+    poller: Poller,
+    activity: Arc<Activity>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AppThreads<C = SystemClock> {
+    /// Empty with a single thread, which leads whenever it runs the engine, and never sleeps.
+    sleepers: Box<[Sleeper]>,
+    clock: C,
+    gvl_usage: Arc<GvlUsage>,
+}
+
+/// The next act of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Lead,
+    Sleep,
+    /// It returns from the engine.
+    Leave,
+}
+
+impl AppThreads {
+    pub fn new(threads: usize) -> io::Result<Self> {
+        Self::with(threads, SystemClock)
+    }
+}
+
+impl<C: Clock> AppThreads<C> {
+    fn with(threads: usize, clock: C) -> io::Result<Self> {
+        let gvl_usage = Arc::new(GvlUsage::default());
+        let sleeper = |_| {
+            let (waker, poller) = (Waker::new()?, Poller::new()?);
+            poller.watch(&waker, 0)?;
+            let activity = Arc::new(Activity::new(Arc::clone(&gvl_usage)));
+            Ok(Sleeper { waker, poller, activity })
+        };
+        let sleepers = (0..if threads > 1 { threads } else { 0 }).map(sleeper).collect::<io::Result<_>>()?;
+        Ok(AppThreads { sleepers, clock, gvl_usage })
+    }
+
+    /// Whether there is a single thread.
+    pub fn is_alone(&self) -> bool {
+        self.sleepers.is_empty()
+    }
+
+    /// The descriptors that a forked child inherits.
+    pub fn inherited_fds(&self) -> impl Iterator<Item = RawFd> + '_ {
+        let sleepers = self.sleepers.iter();
+        let fds = sleepers.flat_map(|sleeper| sleeper.waker.raw_fds().chain(sleeper.poller.inherited_fds()));
+        fds.chain(self.gvl_usage.timer().into_iter().flat_map(Timer::raw_fds))
+    }
+
+    pub fn gvl_usage(&self) -> &GvlUsage {
+        &self.gvl_usage
+    }
+
+    pub fn activity(&self, thread: usize) -> &Arc<Activity> {
+        &self.sleepers[thread].activity
+    }
+
+    // --- threads of the application, with the reactor's lock
+
+    /// A thread other than the main one begins to run the engine. None if there are enough threads.
+    pub fn enter(&self, threads: &mut Threads) -> Option<usize> {
+        threads.enter(self.sleepers.len())
+    }
+
+    /// No thread takes the lead any more. The main thread goes on once no thread has a request.
+    pub fn close(&self, threads: &mut Threads, thread: usize) {
+        threads.is_open = false;
+        threads.release_lead(thread);
+        self.wake(MAIN);
+    }
+
+    /// The leader releases the lead, and asks for its [next turn](Self::next_turn).
+    pub fn step_down(&self, threads: &mut Threads, thread: usize) {
+        threads.release_lead(thread);
+        self.wake_main_if_quiet(threads);
+    }
+
+    /// Wakes the main thread if no thread leads or has a request, and none may lead.
+    fn wake_main_if_quiet(&self, threads: &Threads) {
+        if threads.is_quiet() {
+            self.wake(MAIN);
+        }
+    }
+
+    fn wake(&self, thread: usize) {
+        self.sleepers.get(thread).into_iter().for_each(|sleeper| sleeper.waker.call());
+    }
+
+    /// From now on threads other than the main one return from the engine instead of sleeping.
+    pub fn dismiss(&self, threads: &mut Threads) {
+        threads.is_over = true;
+        threads.take_sleepers().into_iter().for_each(|thread| self.wake(thread));
+    }
+
+    /// The next turn of a thread that has just begun, or was woken.
+    pub fn next_turn(&self, threads: &mut Threads, thread: usize) -> Turn {
+        threads.wake_up(thread);
+        threads.arrive(thread);
+        if if thread == MAIN { threads.is_quiet() } else { threads.is_over } {
+            return Turn::Leave;
+        }
+        if threads.lead(thread) {
+            return Turn::Lead;
+        }
+        threads.fall_asleep(thread);
+        Turn::Sleep
+    }
+
+    /// The leader begins a request.
+    pub fn begin_request(&self, threads: &mut Threads, thread: usize) {
+        threads.began = self.clock.micros();
+        self.sleepers[thread].activity.begin_request(&self.clock);
+        threads.begin_request();
+    }
+
+    /// The thread has answered its request. None if another thread leads. Else this thread leads, and the result says whether it may
+    /// begin another request without being in the way of the requests in progress.
+    pub fn end_request(&self, threads: &mut Threads, thread: usize) -> Option<bool> {
+        self.sleepers[thread].activity.end_request(&self.clock);
+        threads.end_request();
+        if !threads.lead(thread) {
+            self.wake_main_if_quiet(threads);
+            return None;
+        }
+        let is_in_the_way = match self.gvl_usage.reports_gvl_events() {
+            _ if threads.is_idle() => false,
+            true => !self.gvl_usage.has_credit(self.clock.micros()),
+            false => self.is_any_runnable(),
+        };
+        Some(!is_in_the_way)
+    }
+
+    /// Whether a thread with a request computes, or waits for a processor.
+    fn is_any_runnable(&self) -> bool {
+        self.sleepers.iter().any(|sleeper| sleeper.activity.is_in_request() && sleeper.activity.is_runnable())
+    }
+
+    /// The leader, which has nothing to do, goes to sleep while other threads have requests. False if they are done by now.
+    pub fn sleep_while_others_serve(&self, threads: &mut Threads, thread: usize) -> bool {
+        let sleeps = !(threads.is_open && threads.is_idle());
+        if sleeps {
+            self.sleep_leader(threads, thread);
+        }
+        sleeps
+    }
+
+    /// The leader releases the lead, and goes to sleep.
+    pub fn sleep_leader(&self, threads: &mut Threads, thread: usize) {
+        threads.release_lead(thread);
+        threads.fall_asleep(thread);
+        self.wake_main_if_quiet(threads);
+    }
+
+    /// The thread returns from the engine, though there may be requests.
+    pub fn exit_engine(&self, threads: &mut Threads, thread: usize) {
+        if threads.exit_engine(thread) {
+            self.summon_one(threads);
+        }
+        self.wake_main_if_quiet(threads);
+    }
+
+    /// Sleeps until the thread is woken, a signal comes, or `millis` milliseconds are over. It needs no lock. Nobody wakes a single thread,
+    /// which waits here for the end of the process.
+    pub fn sleep(&self, thread: usize, events: &mut Events, millis: Option<u64>) {
+        let slept =
+            self.sleepers.get(thread).is_some_and(|sleeper| sleeper.poller.wait(events, millis).is_ok());
+        if !slept {
+            fastrack_sys::sleep(millis.unwrap_or(1));
+        }
+    }
+
+    // --- the helper
+
+    /// Whether a sleeping thread may begin another request without being in the way of the requests in progress.
+    pub fn admits_another(&self, threads: &Threads) -> bool {
+        let is_free = threads.is_lead_free() && threads.is_anybody_asleep();
+        is_free
+            && match self.gvl_usage.reports_gvl_events() {
+                _ if threads.is_idle() => true,
+                true => self.gvl_usage.time_until_credit(self.clock.micros()) == Some(0),
+                false => {
+                    self.clock.micros() >= threads.began + WAIT_WITHOUT_GVL_EVENTS && !self.is_any_runnable()
+                }
+            }
+    }
+
+    /// Time until [another request](Self::admits_another) may begin, in microseconds. `u64::MAX` while a request uses the application's lock:
+    /// a timer wakes the helper later. None where the application reports no GVL events.
+    pub fn time_until_admission(&self) -> Option<u64> {
+        let will_wake = self.gvl_usage.set_awaited(true);
+        will_wake.then(|| self.gvl_usage.time_until_credit(self.clock.micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Wakes a thread to lead, unless one leads by now. Whether a thread leads or will lead.
+    pub fn summon(&self, threads: &mut Threads) -> bool {
+        !threads.is_lead_free() || self.summon_one(threads)
+    }
+
+    fn summon_one(&self, threads: &mut Threads) -> bool {
+        let summoned = threads.summon();
+        summoned.into_iter().for_each(|thread| self.wake(thread));
+        summoned.is_some()
+    }
+}
+
+#[cfg(test)]
+#[path = "app_threads/tests.rs"]
+mod tests;

@@ -1,0 +1,30 @@
+//! Settings of requests.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::scoreboard::Slot;
+
+/// Dumps the application's threads when a request has exceeded its limit. The helper thread calls it.
+pub trait ThreadDumper: Send + Sync + Debug {
+    /// The application's own backtraces of its threads. None if they take longer than `millis` milliseconds.
+    fn dump(&self, millis: u64) -> Option<String>;
+
+    /// Has each thread write its stack frames to stderr, even from native code. Takes at most `millis` milliseconds.
+    fn dump_frames(&self, millis: u64);
+}
+
+/// Limits of requests.
+#[derive(Clone, Debug, Default)]
+pub struct RequestSettings {
+    /// Number of the application's threads that answer requests. It is clamped to 1 to [`MAX_THREADS`](crate::MAX_THREADS).
+    pub threads: usize,
+    /// Time limit of the application for each request, in milliseconds. 0 is no limit.
+    pub timeout: u64,
+    /// Time limit of the application's thread between two requests, in milliseconds. 0 is no limit.
+    pub stuck: u64,
+    /// The worker's slot on the master's scoreboard. None without a master.
+    pub slot: Option<Slot>,
+    /// Dumps the threads when a request exceeds its limit.
+    pub dumper: Option<Arc<dyn ThreadDumper>>,
+}
