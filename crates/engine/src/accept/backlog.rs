@@ -12,15 +12,27 @@ pub(crate) struct Backlog {
     listeners: Vec<Arc<Listener>>,
     /// Where the next try begins, so that a busy listener does not starve the others.
     next: usize,
+    /// The last try to accept has failed.
+    has_failed: bool,
 }
 
 impl Backlog {
     pub fn new(listeners: Vec<Arc<Listener>>) -> Self {
-        Backlog { listeners, next: 0 }
+        Backlog { listeners, ..Backlog::default() }
     }
 
     /// Accepts a client, if one is waiting. Asks first, which costs a tenth of an accept4(2) that finds nobody.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
+        let client = self.next_client();
+        self.has_failed = client.is_err();
+        client
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    fn next_client(&mut self) -> io::Result<Option<Client>> {
         for step in 0..self.listeners.len() {
             let index = (self.next + step) % self.listeners.len();
             let listener = &self.listeners[index];

@@ -247,9 +247,9 @@ mod tests {
         let flags = &queue.flags;
         flags.serving.set(7, true);
         flags.pids[7].set(std::process::id());
-        assert!(one.is_another_serving() && !one.is_stranger_serving());
+        assert!(one.is_another_serving() && !one.other_masters_worker_serves());
         flags.pids[7].set(std::os::unix::process::parent_id());
-        assert!(one.is_stranger_serving());
+        assert!(one.other_masters_worker_serves());
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl QueueHandle {
 
     /// Whether a worker of another master is serving: where the whole server stops, the others of this one also stop, and
     /// may be busy until then.
-    pub fn is_stranger_serving(&self) -> bool {
+    pub fn other_masters_worker_serves(&self) -> bool {
         let mut pids = self.flags.serving.others(self.place).map(|place| self.flags.pids[place].get());
         pids.any(|pid| is_alive(pid) && !is_sibling(pid))
     }

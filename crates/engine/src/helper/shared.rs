@@ -9,12 +9,12 @@ use super::app_threads::AppThreads;
 use super::timer::HelperTimer;
 use crate::baton::{Baton, Driving};
 use crate::control::Control;
-use crate::reactor::{Reactor, LOG_TIME};
+use crate::reactor::{Reactor, CUT_LOG_TIME};
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
-    /// INVARIANT: the thread that runs the engine never waits for the helper, nor for a thread that forks, which have the right to
+    /// INVARIANT: a thread that runs the engine never waits for the helper, nor for a thread that forks, while these have the right to
     /// [drive](Baton::drive). It would wait with the application's lock (Ruby's GVL), which the fork may need.
     baton: Arc<Baton>,
     timer: HelperTimer,
@@ -112,7 +112,7 @@ impl Shared {
                     reactor.log_lost(request, claim, Error::Ended);
                 }
             }
-            reactor.flush_log(LOG_TIME);
+            reactor.flush_log(CUT_LOG_TIME);
         }
     }
 

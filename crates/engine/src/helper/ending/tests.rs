@@ -47,8 +47,8 @@ fn pair() -> (UnixStream, UnixStream) {
 fn kept(engine: &Ending) -> UnixStream {
     let (client, server) = pair();
     let mut reactor = engine.shared.reactor();
-    let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
-    let next = reactor.enter(connection, step);
+    let (connection, step) = reactor.read_first(Client { fd: server.into(), peer: None, listener: 0 });
+    let next = reactor.settle_new(connection, step);
     reactor.queue_if_ready(next);
     client
 }
@@ -125,7 +125,7 @@ fn a_client_that_has_its_response_keeps_its_connection_when_another_thread_crash
     reactor.threads.is_open = true;
     assert_eq!(app_threads.next_turn(&mut reactor.threads, MAIN), Turn::Lead);
     let fd = server.as_raw_fd();
-    let (connection, _) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
+    let (connection, _) = reactor.read_first(Client { fd: server.into(), peer: None, listener: 0 });
     request.begin(fd, connection.head().expect("a head").0, REQUEST);
     app_threads.begin_request(&mut reactor.threads, MAIN);
     drop(reactor);
