@@ -11,24 +11,32 @@ use super::turns::{Client, Turns};
 pub(crate) struct Backlog {
     listeners: Vec<Arc<Listener>>,
     turns: Turns,
+    /// The last attempt to accept has failed.
+    has_failed: bool,
 }
 
 impl Backlog {
     pub fn new(listeners: Vec<Arc<Listener>>) -> Self {
-        Backlog { listeners, turns: Turns::default() }
+        Backlog { listeners, ..Backlog::default() }
     }
 
     /// Accepts a client; None if no client waits. Asks poll(2) first, at a tenth of the cost of an accept4(2) without a
     /// client.
     pub fn accept(&mut self) -> io::Result<Option<Client>> {
         let listeners = &self.listeners;
-        self.turns.accept(listeners.len(), |index| {
+        let client = self.turns.accept(listeners.len(), |index| {
             if fastrack_sys::is_readable(listeners[index].as_fd()) {
                 listeners[index].accept()
             } else {
                 Ok(None)
             }
-        })
+        });
+        self.has_failed = client.is_err();
+        client
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.has_failed
     }
 }
 

@@ -11,7 +11,7 @@ use crate::reactor::Reactor;
 #[derive(Debug)]
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
-    /// INVARIANT: the thread that runs the engine never waits for the helper, nor for a thread that forks, which have the right to
+    /// INVARIANT: a thread that runs the engine never waits for the helper, nor for a thread that forks, while these have the right to
     /// [drive](Baton::drive). It would wait with the application's lock (Ruby's GVL), which the fork may need.
     baton: Arc<Baton>,
     timer: HelperTimer,

@@ -15,21 +15,21 @@ use crate::ending::Ending;
 use crate::handoff::QueueHandle;
 use crate::reactor::Reactor;
 
-/// The longest wait for events while a request lasts, in milliseconds: its time limit may have been changed.
-const LONGEST_WAIT: u64 = 100;
+/// The longest wait for events while a request lasts, in milliseconds: the request's time limit may have been changed.
+const MAX_EVENT_WAIT: u64 = 100;
 
-/// The longest time between two looks that counts, in milliseconds: longer, and the machine has stood still.
-const LONGEST_LOOK: u64 = 1_000;
+/// The longest time between two looks that counts, in milliseconds. In a longer one the machine has stood still.
+const MAX_COUNTED_GAP: u64 = 1_000;
 
-/// How long until a client that could not be served is tried again, in milliseconds.
-const NEXT_TRY: u64 = 1;
-/// The same where nothing tells when it may begin: with Ruby 3.1.
-const LATER_TRY: u64 = 2;
-/// The same at most where it is known when it may begin, or the threads tell: each look takes time of others.
-const LATEST_TRY: u64 = 10;
+/// How long until a request that could not begin is tried again, in milliseconds.
+const MIN_RETRY: u64 = 1;
+/// The same where nothing tells when the request may begin: with Ruby 3.1.
+const UNTOLD_RETRY: u64 = 2;
+/// The longest such time where it is known when the request may begin, or the threads tell: each look takes time of others.
+const MAX_RETRY: u64 = 10;
 
-/// The same while a client has not taken all that the application has passed of its response. What its socket holds lasts
-/// longer, unless it takes more than 10 MB in a second.
+/// How long until a client that has not taken all of its response is looked at again, in milliseconds. What the client's socket holds lasts
+/// longer, unless the client takes more than 10 MB in a second.
 const UNSENT_WAIT: u64 = 20;
 
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Drop for Helper {
 
 fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let mut events = Events::default();
-    // It computes for microseconds, and a client may wait for them: not for a request that has the processor.
+    // The helper computes for microseconds, and a client may wait for them. It must not wait for a request that has the processor.
     fastrack_sys::take_short_turns();
     let drive = Drive { shared, control, ending, step: Cell::default() };
     let mut tick = Tick::new(shared.baton(), drive);
@@ -88,7 +88,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     }
 }
 
-/// How long the application's thread has been at one step.
+/// How long the leader has been at one step.
 #[derive(Clone, Copy, Default)]
 struct Step {
     epoch: u64,
@@ -97,10 +97,10 @@ struct Step {
 }
 
 impl Step {
-    /// It is at the step of this epoch. Returns for how many milliseconds it has been seen there.
+    /// The leader is at the step of this epoch. Returns for how many milliseconds it has been seen there.
     fn see(&mut self, epoch: u64, now: u64) -> u64 {
         let millis = match self.epoch == epoch {
-            true => self.millis + now.saturating_sub(self.seen).min(LONGEST_LOOK),
+            true => self.millis + now.saturating_sub(self.seen).min(MAX_COUNTED_GAP),
             false => 0,
         };
         *self = Step { epoch, seen: now, millis };
@@ -125,7 +125,7 @@ impl Work for Drive<'_> {
             return None;
         }
         reactor.note_long_request();
-        let longest = if self.send_responses() { UNSENT_WAIT } else { LONGEST_WAIT };
+        let longest = if self.send_responses() { UNSENT_WAIT } else { MAX_EVENT_WAIT };
         let longest = match shared.app_threads().is_alone() {
             true => self.drive_for_thread(since, &mut reactor),
             false => self.drive_for_threads(since, &mut reactor),
@@ -136,7 +136,7 @@ impl Work for Drive<'_> {
         drop(reactor);
         let _driving = self.ending.end_overdue(driving);
         let mut step = Step::default();
-        // A request has limits of its own. What comes after it begins at 0.
+        // A request has limits of its own. The time of any other step begins at 0.
         if shared.baton().serving() == 0 && control.request().is_none() {
             step = self.step.get();
             self.ending.end_stuck(step.see(since, monotonic_millis()));
@@ -165,14 +165,14 @@ impl Work for Drive<'_> {
     }
 }
 
-/// All return when the next look is due at the latest, in milliseconds.
+/// Each returns how long until the next look at the latest, in milliseconds.
 impl Drive<'_> {
     /// With one thread of the application.
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
         reactor.drive(&|| self.shared.baton().epoch() != since, &|_| false);
         self.shared.timer().watch_connections(true);
         self.shared.timer().watch_listeners(reactor.may_accept_for_others());
-        LONGEST_WAIT
+        MAX_EVENT_WAIT
     }
 
     /// Nobody leads, or the leader makes no progress. Wakes a thread if there is something for it.
@@ -185,7 +185,7 @@ impl Drive<'_> {
         };
         let is_back = || shared.baton().epoch() != since || shared.baton().is_anybody_returning();
         reactor.drive(&is_back, &is_first_choice);
-        // What the thread that leads would see: clients, the shared queue.
+        // A thread that led would see clients and the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(reactor)) {
             app_threads.summon(&mut reactor.threads);
@@ -195,9 +195,9 @@ impl Drive<'_> {
             app_threads.gvl_usage().set_awaited(false);
         }
         match (is_anybody_there, admits_another) {
-            (false, _) => LONGEST_WAIT,
-            (true, false) => next_try(app_threads.time_until_admission()),
-            (true, true) => NEXT_TRY,
+            (false, _) => MAX_EVENT_WAIT,
+            (true, false) => retry_time(app_threads.time_until_admission()),
+            (true, true) => MIN_RETRY,
         }
     }
 
@@ -212,14 +212,14 @@ impl Drive<'_> {
 fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     let next = reactor.next_deadline().unwrap_or(u64::MAX).min(deadline);
     match reactor.events() {
-        0 => next.saturating_sub(monotonic_millis()).clamp(1, LONGEST_WAIT),
+        0 => next.saturating_sub(monotonic_millis()).clamp(1, MAX_EVENT_WAIT),
         _ => 0,
     }
 }
 
-/// When to try again, in milliseconds, where no other request may begin. One may after `until_admission`, in microseconds.
-fn next_try(until_admission: Option<u64>) -> u64 {
-    until_admission.map_or(LATER_TRY, |micros| micros.div_ceil(1_000).clamp(NEXT_TRY, LATEST_TRY))
+/// How long until the next try where no other request may begin, in milliseconds. One may begin after `until_admission` microseconds.
+fn retry_time(until_admission: Option<u64>) -> u64 {
+    until_admission.map_or(UNTOLD_RETRY, |micros| micros.div_ceil(1_000).clamp(MIN_RETRY, MAX_RETRY))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! New clients while all workers are busy: they wait in the shared queue with the requests of those that are kept.
+//! New clients while all workers are busy: their requests wait in the shared queue, with those of kept clients.
 
-use super::next_action::PER_LOOK;
+use super::schedule::ACCEPTS_PER_POLL;
 use super::{Next, Reactor};
 use crate::accept::Backlog;
 use crate::handoff::QueueHandle;
@@ -10,13 +10,12 @@ impl Reactor {
         self.backlog = backlog;
     }
 
-    /// Accepts clients and puts their requests into the shared queue, behind those that have come before.
+    /// Accepts clients and gives their requests to the shared queue, behind earlier ones.
     ///
-    /// In the kernel's backlog they would wait beside the queue, and whoever is kept would go before them.
+    /// Clients in the kernel's backlog would wait beside the queue, and kept clients would go before them.
     pub(super) fn accept_for_others(&mut self, is_back: &dyn Fn() -> bool) {
-        self.backlog_failed = false;
         self.accepts_clients();
-        for _ in 0..PER_LOOK {
+        for _ in 0..ACCEPTS_PER_POLL {
             if is_back() || !self.may_accept_more() {
                 return;
             }
@@ -24,29 +23,28 @@ impl Reactor {
                 Ok(Some(client)) => client,
                 Ok(None) => return,
                 Err(error) => {
-                    self.backlog_failed = true;
                     return self.note_failed_accept_for_others(&error);
                 }
             };
-            let (connection, step) = self.greet(client);
-            if let Next::Ready(connection) = self.enter(connection, step) {
-                self.queue_behind_waiting(connection);
+            let (connection, step) = self.read_first(client);
+            if let Next::Ready(connection) = self.settle_new(connection, step) {
+                self.give_or_queue(connection);
             }
         }
     }
 
-    /// Whether to wait for new clients: not while a worker is idle, which the kernel wakes instead.
+    /// Whether the helper waits for new clients. It does not while a worker is idle: the kernel wakes that worker.
     pub fn may_accept_for_others(&self) -> bool {
-        self.may_accept_more() && !self.backlog_failed && !self.ask_member(QueueHandle::is_another_idle)
+        self.may_accept_more() && !self.backlog.has_failed() && !self.queue_says(QueueHandle::is_another_idle)
     }
 
-    /// Whether there is room for requests in the shared queue, and here for what is not a request yet. What finds none waits
-    /// in the backlog, where it costs nothing.
+    /// Whether there is room for requests in the shared queue, and here for clients without a request yet. Where there is none, clients
+    /// stay in the backlog, where they cost nothing.
     fn may_accept_more(&self) -> bool {
         let control = &self.control;
         let is_ending =
             self.is_stopping() || control.is_stopping() || control.is_draining() || control.is_ending();
-        let has_room = self.ready.is_empty() && self.table.len() < self.capacity;
-        self.queue_handle.is_some() && !is_ending && has_room && self.accept_pause == 0
+        let has_room = self.ready.is_empty() && self.shortage.has_room(self.table.len());
+        self.queue_handle.is_some() && !is_ending && has_room && !self.shortage.is_paused()
     }
 }

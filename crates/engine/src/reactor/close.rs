@@ -55,14 +55,14 @@ impl Reactor {
         }
     }
 
-    /// Logs what a client is refused for if that is not its own fault.
+    /// Logs why a client is refused, unless that is the client's own fault.
     fn explain(&mut self, connection: &Connection, error: Error) {
         let length = || match connection.body_length() {
             Some(length) => format!("{length} bytes"),
             None => "unknown length".into(),
         };
-        self.lacks_memory |= error == Error::Memory;
-        self.warn_of_refusal(match error {
+        self.shortage.lacks_memory |= error == Error::Memory;
+        self.logging.warn_of_refusal(match error {
             Error::Storage => {
                 let directory = self.settings.tmpdir.display();
                 format!("cannot keep a request's body of {} in {directory}: is there room, and leave?", length())
@@ -75,15 +75,6 @@ impl Reactor {
             Error::Memory => "no memory for a request, its client got 503: raise `ulimit -v`".into(),
             _ => return,
         });
-    }
-
-    /// Logs why clients are turned away, once per second: there may be many.
-    pub(super) fn warn_of_refusal(&mut self, line: String) {
-        let now = epoch_seconds();
-        if self.last_refusal != now {
-            self.last_refusal = now;
-            self.warn(line);
-        }
     }
 
     /// Closes this process's descriptor of a connection, which lives on if another process has one.

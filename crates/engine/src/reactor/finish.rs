@@ -22,7 +22,7 @@ impl Reactor {
         let now = monotonic_millis();
         self.count(&connection, stage, in_flight, now);
         if let Some(line) = in_flight.take_spool_failure() {
-            self.warn_of_refusal(line);
+            self.logging.warn_of_refusal(line);
         }
         match stage {
             ResponseStage::Finished if in_flight.write_buf().is_empty() => {
@@ -31,7 +31,7 @@ impl Reactor {
             ResponseStage::Finished => {
                 let resets = std::mem::take(&mut in_flight.resets);
                 connection.send_later(in_flight.take_unsent(), keep_alive, resets);
-                self.park_anew(connection);
+                self.park_in_phase(connection);
             }
             ResponseStage::Hijacked => self.close(connection),
             ResponseStage::Untouched => match connection.body_failure() {
@@ -41,8 +41,8 @@ impl Reactor {
             },
             ResponseStage::Begun | ResponseStage::Broken => {
                 if in_flight.take_out_of_memory() {
-                    self.lacks_memory = true;
-                    self.warn_of_refusal(NO_MEMORY.into());
+                    self.shortage.lacks_memory = true;
+                    self.logging.warn_of_refusal(NO_MEMORY.into());
                 }
                 self.reset(connection);
             }
@@ -50,7 +50,7 @@ impl Reactor {
         Next::Kept
     }
 
-    /// Counts the request that the application is done with.
+    /// Counts a request that the application is done with.
     #[inline]
     fn count(&mut self, connection: &Connection, stage: ResponseStage, in_flight: &mut InFlight, now: u64) {
         let status = match stage {
@@ -62,12 +62,12 @@ impl Reactor {
         let class = usize::from(status / 100);
         self.control.counters().count_request(class, millis, sent.queued, sent.taken);
         if sent.is_logged() {
-            self.log_request(connection, status, sent, now);
+            self.logging.log_request(connection, status, sent, now, self.control.counters());
         }
     }
 
-    /// The status, of a response that is the server's own or that the application sends without it. Notes how long the body
-    /// is of the former.
+    /// The status of a response that is the server's own, or that the application sends on a hijacked connection. Notes the body's
+    /// length of the server's own.
     #[cold]
     fn other_status(&self, connection: &Connection, stage: ResponseStage, sent: &mut Sent) -> u16 {
         if stage == ResponseStage::Hijacked {
@@ -111,7 +111,7 @@ impl Reactor {
             return Next::Ready(connection);
         }
         connection.arrived = 0;
-        self.enter_at(connection, step, now)
+        self.settle_at(connection, step, now)
     }
 
     pub(super) fn send_more(&mut self, mut connection: Box<Connection>, deadline: u64) -> Next {

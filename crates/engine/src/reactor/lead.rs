@@ -1,4 +1,4 @@
-//! What only the thread needs that leads: new clients, the shared queue, the master's end, and what ends the loop.
+//! State that only the leading thread uses: listeners, the schedule, the master's pipe, and the end of the run.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -13,15 +13,15 @@ use crate::control::Control;
 /// Why [`Engine::run`](crate::Engine::run) returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Stopped; all that had begun is finished.
+    /// The worker has stopped, and all requests that had begun are finished.
     Stopped,
-    /// It has served as many requests as it was to.
+    /// The worker has served the requests of its limit.
     Limit,
     /// Paused, between two requests.
     Paused,
     /// The master is gone. The next run can [stop](crate::Control::stop) as with the whole server.
     Orphaned,
-    /// This is a forked child, which has let go of the connections.
+    /// This process is a forked child, which has let go of the connections.
     Closed,
     /// The application wants to return first, or the poller has failed.
     Broken,
@@ -32,23 +32,23 @@ pub enum Finish {
     Dismissed,
 }
 
-/// What only the thread has that leads.
+/// State that only the leading thread uses.
 #[derive(Debug)]
 pub(crate) struct Lead {
     pub listeners: Listeners,
     /// Wakes an idle worker: listeners, the shared queue, its own connections, the master's end.
     pub(super) poller: Arc<Poller>,
-    /// Of the last look at that, without a wait.
+    /// Its events at the last poll without a wait.
     pub(super) polled: Events,
     pub schedule: Schedule,
     /// Requests still to be served in this run.
     pub left: Option<u64>,
     pub finish: Option<Finish>,
-    /// Idle for a while, with memory to give back.
+    /// This worker has been idle for a while, and has memory to give back.
     pub has_rested: bool,
-    /// Stopped because the application has closed descriptors.
+    /// This worker stops because the application has closed descriptors.
     pub(super) lost: bool,
-    /// A pipe, until it is at its end, or nothing.
+    /// The pipe whose end says that the master is gone; None from then on, and without one.
     pub(super) master: Option<File>,
     pub(super) is_orphaned: bool,
 }
@@ -59,7 +59,7 @@ impl Lead {
             listeners,
             poller,
             polled: Events::default(),
-            schedule: Schedule::new(),
+            schedule: Schedule::default(),
             left: None,
             finish: None,
             has_rested: false,
@@ -88,16 +88,17 @@ impl Lead {
     pub(super) fn pause_listeners(&mut self) {
         self.listeners.pause(&self.poller);
     }
-    /// Takes note of events. Whether the master is gone.
-    pub(super) fn announce(&mut self, events: &Events, control: &Control) -> bool {
-        let Lead { listeners, schedule, master, .. } = self;
-        note_events(events, listeners, schedule, master.as_ref(), control)
+
+    /// Polls without waiting, and takes note of the events. Whether the master is gone.
+    pub(super) fn poll(&mut self, control: &Control) -> (io::Result<()>, bool) {
+        let result = self.poller.wait(&mut self.polled, Some(0));
+        let Lead { polled, listeners, schedule, master, .. } = self;
+        (result, note_events(polled, listeners, schedule, master.as_ref(), control))
     }
 
-    /// The same of the last poll.
-    pub(super) fn announce_polled(&mut self, control: &Control) -> bool {
-        let Lead { polled, listeners, schedule, master, .. } = self;
-        note_events(polled, listeners, schedule, master.as_ref(), control)
+    /// Takes note of events of the leader's poller. Whether the master is gone.
+    pub(super) fn note_events(&mut self, events: &Events, control: &Control) -> bool {
+        note_events(events, &mut self.listeners, &mut self.schedule, self.master.as_ref(), control)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Lingering: the client has its last response and may still send. A close with unread data would reset the connection, and
-//! the client could lose the response (RFC 9112 §9.6). So the sending side is shut down, and what comes is discarded until the
+//! Lingering: a client has its last response and may still send. A close with unread data would reset the connection, and
+//! the client could lose the response (RFC 9112 §9.6). So the sending side is shut down, and all bytes are discarded until the
 //! client closes. Such a connection costs a descriptor.
 
 use std::os::fd::AsFd;
@@ -10,16 +10,16 @@ use super::Reactor;
 use crate::conn::Connection;
 
 /// How long the client may send nothing, in milliseconds: as long as in nginx (lingering_timeout).
-pub(super) const SILENCE: u64 = 5_000;
+pub(super) const LINGER_SILENCE: u64 = 5_000;
 
 /// How long the client may send, in milliseconds: as long as in nginx (lingering_time).
-const IN_ALL: u64 = 30_000;
+const LINGER_TIME: u64 = 30_000;
 
 impl Reactor {
     /// Ends a connection whose response has been sent.
     pub(super) fn lingering_close(&mut self, mut connection: Box<Connection>) {
-        connection.drain(monotonic_millis() + IN_ALL);
-        self.park_anew(connection);
+        connection.drain(monotonic_millis() + LINGER_TIME);
+        self.park_in_phase(connection);
     }
 
     /// Until when a lingering connection waits for the next byte.
@@ -34,7 +34,7 @@ impl Reactor {
 }
 
 fn next_deadline(connection: &Connection, now: u64) -> u64 {
-    connection.drains_until().unwrap_or_default().min(now + SILENCE)
+    connection.drains_until().unwrap_or_default().min(now + LINGER_SILENCE)
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn each_byte_gives_the_client_five_seconds_and_all_of_them_thirty() {
         let (_client, mut connection) = pair();
-        connection.drain(IN_ALL);
+        connection.drain(LINGER_TIME);
         let deadlines = [0, 1, 24_999, 25_000, 29_000].map(|now| next_deadline(&connection, now));
         assert_eq!(deadlines, [5_000, 5_001, 29_999, 30_000, 30_000]);
     }
@@ -114,7 +114,7 @@ mod tests {
         reactor.begin_stop();
         assert!(reactor.is_done());
         let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
-        assert!(its.take_queued().is_none());
+        assert!(its.take_request().is_none());
         let (connection, deadline) = its.table.take(0).expect("parked");
         assert_eq!((connection.drains_until(), deadline), (Some(latest), latest));
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_worker_that_stops_alone_waits_for_two_seconds_however_much_comes() {
         let mut reactor = reactor();
-        let latest = monotonic_millis() + IN_ALL;
+        let latest = monotonic_millis() + LINGER_TIME;
         let mut client = lingering(&mut reactor, latest, latest);
         reactor.begin_stop();
         let stop = reactor.next_deadline().expect("a deadline");

@@ -1,27 +1,55 @@
-//! A worker's connections, driven by the application's thread or, while that is busy, by the helper.
+//! A worker's connections, driven by the application's leading thread or, while that is busy, by the helper.
 //!
-//! Nothing here waits or calls the application. What comes out is connections whose requests are ready.
+//! Nothing here waits or calls the application. Each step of a connection has one verb:
+//!
+//! ```text
+//!             listener
+//!                |
+//!             accept            next_action.rs; accept_for_others.rs while all workers are busy
+//!                v
+//!   +---------> read            incoming.rs; receives bytes: a request, a part of one, or an error
+//!   |            v
+//!   |         settle            incoming.rs; does what was read
+//!   |    ready /    \ the rest is to come, or to be sent
+//!   |         v      v
+//!   |      queue    park        parking.rs; until an event or a deadline, then read or send again
+//!   |       | |      |
+//!   |       | +------+--> give  give_and_take.rs; into the shared queue
+//!   |       v               v
+//!   |     serve           take  by any worker, which settles it
+//!   |       v
+//!   +--- finish             finish.rs; keeps the connection for its next request
+//!           v
+//!         close             close.rs; also from any other step: refuse, reset, time out, linger
+//! ```
+//!
+//! `next_action.rs` says in which order the leader takes turns. Parts with state of their own: `stop_state.rs`, `shortage.rs`,
+//! `logging.rs`, `gc_pause.rs`, `table.rs`.
 
 mod accept_for_others;
-mod access;
+mod backlog_time;
 mod close;
 mod finish;
 mod gc_pause;
-mod give;
+mod give_and_take;
 mod incoming;
 mod lead;
-mod leading;
 mod linger;
+mod logging;
 mod next_action;
+mod parking;
+mod polling;
 mod queue_limit;
+mod room;
+mod run_end;
 mod schedule;
 mod shortage;
 mod stop;
+mod stop_state;
 mod table;
 #[cfg(test)]
 mod tests;
-mod unwatched;
-mod waiting;
+mod watch_retry;
 
 use std::collections::VecDeque;
 use std::io;
@@ -32,21 +60,26 @@ use fastrack_http::DateCache;
 use fastrack_sys::Processors;
 
 use crate::accept::Backlog;
-use crate::access_log::AccessLog;
 use crate::admission::Threads;
+use crate::claim::{ActiveRequest, Claim};
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
 use crate::handoff::QueueHandle;
 use crate::scoreboard::Count;
-use crate::settings::{own_descriptors, Settings};
+use crate::settings::Settings;
+
+use backlog_time::BacklogTime;
+use logging::Logging;
+use shortage::Shortage;
+use stop_state::Stopping;
 
 pub use lead::Finish;
 pub(crate) use lead::Lead;
 pub(crate) use next_action::Action;
 pub(crate) use table::Table;
 
-/// Bytes that must have been freed before an idle worker trims the heap: it takes milliseconds.
-const TRIM: usize = 16 * 1024 * 1024;
+/// Bytes of large bodies that must have been freed before an idle worker trims the heap, which takes milliseconds.
+const TRIM_AFTER: usize = 16 * 1024 * 1024;
 
 /// What to do with a connection next.
 #[must_use]
@@ -56,23 +89,14 @@ pub(crate) enum Next {
     Kept,
 }
 
-/// What is known of the time that new clients have waited to be accepted.
-#[derive(Debug, Default)]
-struct BacklogTime {
-    /// This worker has answered no request since it last waited for clients.
-    is_idle: bool,
-    /// When the system was last asked, in milliseconds of the monotonic clock, and what it said, in milliseconds.
-    looked: u64,
-    waited: u64,
-}
-
 #[derive(Debug)]
 pub(crate) struct Reactor {
-    /// Who leads. Whoever drives has the reactor's lock.
+    /// Which thread leads. Whoever drives has the reactor's lock.
     pub threads: Threads,
     pub lead: Lead,
     settings: Settings,
     control: Arc<Control>,
+    /// Connections that are parked.
     table: Table,
     read_bufs: ReadBufPool,
     /// Requests that are ready, in the order in which they became so.
@@ -80,41 +104,15 @@ pub(crate) struct Reactor {
     queue_handle: Option<QueueHandle>,
     /// Clients that have not been accepted.
     backlog: Backlog,
-    /// None of them could be accepted at the last try.
-    backlog_failed: bool,
-    date: DateCache,
     backlog_time: BacklogTime,
+    stopping: Stopping,
+    shortage: Shortage,
+    logging: Logging,
+    date: DateCache,
     /// How many requests wait, as others have been told.
     published: usize,
-    access_log: Option<Box<AccessLog>>,
-    capacity: usize,
-    /// When requests that have begun are cut off; set while stopping.
-    stop_deadline: Option<u64>,
-    /// Until when requests whose head has not arrived are waited for, before they go to another worker.
-    head_deadline: u64,
-    /// The shared queue was full, and stayed so, when connections were to be handed off.
-    queue_stayed_full: bool,
-    /// The process ends: whatever comes in now [goes on](Self::hand_off_all) to others.
-    handed_off: bool,
-    /// Until when nobody is accepted, in milliseconds of the monotonic clock; 0 if there is no pause.
-    accept_pause: u64,
-    /// Why a connection could not be taken from the shared queue at the last try.
-    queue_failure: Option<io::Error>,
-    /// The application's thread has not heard of that yet.
-    has_left_queued: bool,
-    /// A descriptor of the poller or of the shared queue was closed, by the application.
-    lost_descriptors: bool,
     /// Bytes of large bodies since the heap was trimmed.
     freed: usize,
-    warnings: Vec<String>,
-    /// The second in which the last warning of a failed call was logged.
-    last_failure: u64,
-    /// The second in which the last warning of a client that was turned away was logged.
-    last_refusal: u64,
-    /// Requests that had waited for too long, and that the log does not know of yet.
-    shed: u64,
-    /// There was no memory for a request or a response.
-    lacks_memory: bool,
     /// Pauses of the application, in a row, each of which has left clients to others.
     left_in_a_row: u32,
     /// Pauses to come that are to have the usual priority.
@@ -145,26 +143,13 @@ impl Reactor {
             ready: VecDeque::new(),
             queue_handle,
             backlog: Backlog::default(),
-            backlog_failed: false,
-            date: DateCache::default(),
             backlog_time: BacklogTime::default(),
+            stopping: Stopping::default(),
+            shortage: Shortage::new(),
+            logging: Logging::default(),
+            date: DateCache::default(),
             published: 0,
-            access_log: None,
-            capacity: own_descriptors(),
-            stop_deadline: None,
-            head_deadline: 0,
-            queue_stayed_full: false,
-            handed_off: false,
-            accept_pause: 0,
-            queue_failure: None,
-            has_left_queued: false,
-            lost_descriptors: false,
             freed: 0,
-            warnings: Vec::new(),
-            last_failure: 0,
-            last_refusal: 0,
-            shed: 0,
-            lacks_memory: false,
             left_in_a_row: 0,
             usual_pauses: 0,
             processors: None,
@@ -181,43 +166,38 @@ impl Reactor {
         self.queue_handle.as_ref()
     }
 
+    /// Starts the access log's thread, if there is an access log.
+    pub fn start_log(&mut self) -> io::Result<()> {
+        self.logging.start(&self.settings, self.control.counters())
+    }
+
+    #[inline]
+    pub fn is_logging(&self) -> bool {
+        self.logging.has_access_log()
+    }
+
+    /// Logs a request that the end of the process has cut.
+    pub fn log_overdue(&mut self, request: &ActiveRequest, claim: Claim) {
+        self.logging.log_overdue(request, claim, self.control.counters());
+    }
+
+    /// Writes lines that are old enough, and warns of lost ones.
+    pub fn flush_log_if_due(&mut self) {
+        self.logging.flush_if_due(self.control.counters());
+    }
+
+    /// Writes all lines that wait, for `millis` milliseconds at most.
+    pub fn flush_log(&mut self, millis: u64) {
+        self.logging.flush_within(millis, self.control.counters());
+    }
+
     pub fn warn(&mut self, line: String) {
-        self.warnings.push(line);
+        self.logging.warn(line);
     }
 
-    pub fn has_warnings(&self) -> bool {
-        !self.warnings.is_empty()
-    }
-
+    /// The warnings that wait to be logged.
     pub fn take_warnings(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.warnings)
-    }
-
-    /// Keeps in mind whether a call failed because the application has closed a descriptor of the server's. If not, that is
-    /// for the log.
-    fn note_failure(&mut self, what: &str, error: &io::Error) {
-        if fastrack_sys::is_lost_fd(error) {
-            self.lost_descriptors = true;
-        } else {
-            self.warn_of_shortage(what, error);
-        }
-    }
-
-    pub fn set_lost_descriptors(&mut self) {
-        self.lost_descriptors = true;
-    }
-
-    pub fn take_lost_descriptors(&mut self) -> bool {
-        std::mem::take(&mut self.lost_descriptors)
-    }
-
-    /// Whether memory has run out, and that is for the log. Frees what is not in use.
-    pub fn take_memory_shortage(&mut self) -> bool {
-        let lacks_memory = std::mem::take(&mut self.lacks_memory);
-        if lacks_memory {
-            self.read_bufs.release();
-        }
-        lacks_memory
+        self.logging.take_warnings()
     }
 
     /// A request or response has ended; `bytes` is its length if it was a large one.
@@ -228,7 +208,7 @@ impl Reactor {
     /// Whether enough has been freed to trim the heap. The C library would keep it: once it has freed a
     /// large buffer, it takes others of that size from the heap.
     pub fn has_heap_to_trim(&self) -> bool {
-        self.freed >= TRIM
+        self.freed >= TRIM_AFTER
     }
 
     /// The heap is about to be trimmed: frees what is not in use.
@@ -251,22 +231,18 @@ impl Reactor {
 
     /// The files of all connections.
     pub fn files(&self) -> impl Iterator<Item = RawFd> + '_ {
-        let first = self.lead.schedule.first.as_ref();
-        self.table.connections().chain(&self.ready).chain(first).flat_map(|connection| connection.files())
+        let next = self.lead.schedule.next.as_ref();
+        self.table.connections().chain(&self.ready).chain(next).flat_map(|connection| connection.files())
     }
 
     pub fn is_done(&self) -> bool {
-        self.table.len() == 0 && self.ready.is_empty() && self.lead.schedule.first.is_none()
+        self.table.len() == 0 && self.ready.is_empty() && self.lead.schedule.next.is_none()
     }
 
-    pub fn is_stopping(&self) -> bool {
-        self.stop_deadline.is_some()
-    }
-
+    /// When this worker's connections, its log or a pause need another look, in milliseconds of the monotonic clock.
     pub fn next_deadline(&self) -> Option<u64> {
-        let log = self.access_log.as_ref().and_then(|log| log.due());
-        let pause = (self.accept_pause > 0).then_some(self.accept_pause);
-        self.table.next_deadline().into_iter().chain(log).chain(pause).min()
+        let others = self.logging.due().into_iter().chain(self.shortage.pause_end());
+        others.chain(self.table.next_deadline()).min()
     }
 
     pub fn events(&self) -> usize {
@@ -281,7 +257,7 @@ impl Reactor {
         self.table.events() > 0 || !self.ready.is_empty()
     }
 
-    /// Whether this worker has answered no request since it last waited for clients.
+    /// Says whether this worker has answered no request since it last waited for clients.
     pub fn set_idle(&mut self, is_idle: bool) {
         self.backlog_time.is_idle = is_idle;
     }
@@ -318,7 +294,7 @@ impl Reactor {
             self.accept_for_others(is_back);
         }
         self.publish();
-        self.tend_log();
+        self.flush_log_if_due();
         self.app_is_running = false;
     }
 

@@ -1,15 +1,25 @@
-//! What the worker does next. Nobody may starve: new clients, connections in the shared queue, and kept-alive ones.
+//! What the leader does next. Nobody may starve: new clients, connections in the shared queue, and kept ones.
+//!
+//! | turn | source | budget until the next poll | yields |
+//! | --- | --- | --- | --- |
+//! | 1 | warnings | all | `Log` |
+//! | 2 | the request to be served next | 1 | `Serve` |
+//! | 3 | listeners | [16 or 64](super::schedule) clients | `Serve`, `AwaitRequest` or `Continue` |
+//! | 4 | the shared queue | 64 requests, with 5 and 6 | `Serve` |
+//! | 5 | requests that are ready | | `Serve` |
+//! | 6 | connections with events | | `Serve` |
+//! | 7 | a connection that had to stay in the shared queue | 1 | `Pause` |
+//! | 8 | a poll | | another round of turns, `Continue` or `Wait` |
+//!
+//! The first source that yields something has its turn. A poll gives all of them their budgets anew. It comes before turn 3 when
+//! the budget of 4 to 6 is spent, or a request has lasted.
 
+use std::io;
+
+use super::schedule::{ACCEPTS_BESIDE_IDLE, ACCEPTS_PER_POLL};
 use super::{Next, Reactor};
 use crate::conn::{Connection, Step};
 use crate::handoff::QueueHandle;
-
-/// How many new clients are served in a row before the connections are polled.
-const NEW_BEFORE_CONNECTIONS: u32 = 16;
-
-/// New clients served in a row where no connection waits for an event, or where some have events; and requests of kept-alive
-/// connections served before the listeners are polled again: as many of each.
-pub(super) const PER_LOOK: u32 = 64;
 
 /// What to do next.
 pub(crate) enum Action {
@@ -27,108 +37,127 @@ pub(crate) enum Action {
 impl Reactor {
     pub fn next_action(&mut self) -> Action {
         loop {
-            // Twice at most: a poll begins the counts anew by which the next one is due.
-            if let Some(action) = self.look_for_action() {
+            if let Some(action) = self.take_turn() {
+                return action;
+            }
+            if let Some(action) = self.poll_all() {
                 return action;
             }
         }
     }
 
-    /// None if a poll has found what to look at.
-    fn look_for_action(&mut self) -> Option<Action> {
-        if self.has_warnings() {
+    /// The first turn that yields something. None if a poll is next.
+    fn take_turn(&mut self) -> Option<Action> {
+        if self.logging.has_warnings() {
             return Some(Action::Log(self.take_warnings()));
         }
-        if let Some(connection) = self.lead.schedule.first.take() {
+        if let Some(connection) = self.lead.schedule.next.take() {
             return Some(Action::Serve(connection));
         }
-        if self.lead.schedule.kept >= PER_LOOK || self.take_long_request() {
-            return self.poll_all(true);
+        if self.take_long_request() {
+            self.lead.schedule.spend_kept_budget();
         }
-        let most = match (self.has_connections(), self.events()) {
-            (true, 0) => NEW_BEFORE_CONNECTIONS,
-            _ => PER_LOOK,
-        };
-        if self.lead.schedule.accepted < most && self.lead.listeners.is_client_likely() {
-            self.lead.schedule.accepted += 1;
+        if self.lead.schedule.is_kept_budget_spent() {
+            return None;
+        }
+        if self.lead.listeners.is_client_likely() && self.lead.schedule.may_accept(self.accepts_per_poll()) {
+            self.lead.schedule.count_accepted();
             return Some(self.accept());
         }
         if let Some(connection) = self.next_kept() {
-            self.lead.schedule.kept += 1;
+            self.lead.schedule.count_kept();
             return Some(Action::Serve(connection));
         }
-        if self.take_left_queued() {
-            return Some(Action::Pause);
-        }
-        self.poll_all(false)
+        self.take_untaken().then_some(Action::Pause)
     }
 
-    /// A ready request of a client that was here before: first those that have waited for longest.
+    fn accepts_per_poll(&self) -> u32 {
+        match (self.has_connections(), self.events()) {
+            (true, 0) => ACCEPTS_BESIDE_IDLE,
+            _ => ACCEPTS_PER_POLL,
+        }
+    }
+
+    /// A request from the shared queue, or a ready one of this worker's: first those that have waited for longest.
     fn next_kept(&mut self) -> Option<Box<Connection>> {
-        let queued = self.lead.schedule.queue_announced
-            || self.queue_handle().is_some_and(QueueHandle::is_anything_queued);
+        let queued = self.lead.schedule.queue_announced || self.queue_says(QueueHandle::is_anything_queued);
         if queued && !self.is_stopping() {
             self.lead.schedule.queue_announced = false;
-            let connection = self.take_queued();
+            let connection = self.take_request();
             if connection.is_some() {
                 return connection;
             }
         }
+        self.next_own()
+    }
+
+    fn next_own(&mut self) -> Option<Box<Connection>> {
         self.take_ready().or_else(|| self.handle_events())
     }
 
-    /// Polls the kept-alive connections and, where that is due, the listeners and the queue. None if a request is likely to be there.
-    ///
-    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`PER_LOOK`]
-    /// busy clients would keep new ones in the backlog for as long as they go on.
-    fn poll_all(&mut self, due: bool) -> Option<Action> {
-        self.lead.schedule.accepted = 0;
+    /// Polls the connections and, where that is due, the listeners and the queue. None if a request is likely to be there.
+    fn poll_all(&mut self) -> Option<Action> {
         // Clients that send without a pause do not keep new ones out either.
-        let due = due || self.events() > 0 || self.lead.schedule.kept > 0 && self.lead.schedule.is_look_due();
-        if due {
-            let schedule = &mut self.lead.schedule;
-            (schedule.kept, schedule.last_look) = (0, schedule.last_began);
+        let is_urgent = self.events() > 0;
+        let polls_listeners = self.lead.schedule.begin_poll(is_urgent);
+        self.resume_listeners_if_accepting();
+        let mut result = self.poll_connections();
+        self.give_one_if_due();
+        self.expire(&|| false);
+        let mut is_busy = polls_listeners || self.lead.schedule.next.is_some() || self.has_pending();
+        // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
+        if result.is_ok() && (polls_listeners || !is_busy && !self.has_connections()) {
+            result = self.poll_listeners();
+            is_busy |= !self.lead.polled.is_empty();
         }
+        self.note_poll(result);
+        let is_over = self.lead.finish.is_some();
+        let is_request_likely = self.lead.schedule.next.is_some() || self.lead.listeners.is_client_likely();
+        if is_request_likely && !is_over && !self.logging.has_warnings() {
+            // The application sees to its signals after this request.
+            return None;
+        }
+        is_busy |= is_request_likely || is_over || self.lead.schedule.queue_announced;
+        is_busy |= self.is_stopping() && self.is_done() && self.is_rest_done();
+        // Log before waiting, which may take long.
+        is_busy |= self.logging.has_warnings();
+        Some(if is_busy { Action::Continue } else { Action::Wait })
+    }
+
+    fn resume_listeners_if_accepting(&mut self) {
         if self.accepts_clients() && self.lead.listeners.is_paused() {
             if let Err(error) = self.lead.resume_listeners() {
                 self.note_unwatched_listeners(&error);
             }
         }
-        let mut result = Ok(());
+    }
+
+    fn poll_connections(&mut self) -> io::Result<()> {
         // Else what the disk has done for a client that has left would end each wait.
         if self.has_connections() || self.table.disk().has_news() {
-            result = self.poll();
+            return self.poll();
         }
-        if self.lead.schedule.may_give() && self.share() {
-            (self.lead.schedule.since_given, self.lead.schedule.last_given) =
-                (0, self.lead.schedule.last_began);
-            // From the queue it would take what it has just given, before the idle worker has woken up.
-            self.lead.schedule.first = self.take_ready().or_else(|| self.handle_events());
+        Ok(())
+    }
+
+    /// Gives one of several connections to an idle worker, if there is one. Then the next request is one of this worker's: from the queue
+    /// it would take what it has just given, before the idle worker has woken up.
+    fn give_one_if_due(&mut self) {
+        if self.lead.schedule.may_give() && self.give_one() {
+            self.lead.schedule.note_given();
+            self.lead.schedule.next = self.next_own();
+            if self.lead.schedule.next.is_some() {
+                self.lead.schedule.count_kept();
+            }
         }
-        self.expire(&|| false);
-        let mut busy = due || self.lead.schedule.first.is_some() || self.has_pending();
-        // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
-        if result.is_ok() && (due || !busy && !self.has_connections()) {
-            result = self.poll_listeners();
-            busy |= !self.lead.polled.is_empty();
-        }
-        self.lead.schedule.kept += u32::from(self.lead.schedule.first.is_some());
-        let is_request_likely = self.lead.schedule.first.is_some() || self.lead.listeners.is_client_likely();
-        busy |= self.lead.schedule.queue_announced || is_request_likely;
-        busy |= self.lead.finish.is_some() || self.is_stopping() && self.is_done() && self.is_rest_done();
-        if let Err(error) = result {
-            self.fail(&error);
-        } else if self.take_lost_descriptors() {
-            self.stop_lost();
-        }
-        if is_request_likely && self.lead.finish.is_none() && !self.has_warnings() {
-            // The application sees to its signals after this request.
-            None
-        } else if busy || self.has_warnings() {
-            // Log before waiting, which may take long.
-            Some(Action::Continue)
-        } else {
-            Some(Action::Wait)
+    }
+
+    /// Takes note of how a poll has ended.
+    fn note_poll(&mut self, result: io::Result<()>) {
+        match result {
+            Err(error) => self.fail(&error),
+            Ok(()) if std::mem::take(&mut self.shortage.lost_descriptors) => self.stop_lost(),
+            Ok(()) => {}
         }
     }
 
@@ -158,33 +187,33 @@ impl Reactor {
         }
         let is_local = !self.lead.listeners.is_tcp(client.listener);
         let is_behind = self.has_waiting_requests();
-        match self.greet(client) {
+        match self.read_first(client) {
             // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
             (mut connection, Step::Ready) if self.events() > 0 => {
                 // It may shut down its sending side any moment now, and still wait for the response.
                 connection.answer_after_shutdown = true;
                 self.queue(connection);
             }
-            (connection, Step::Ready) if is_behind => self.queue_behind_waiting(connection),
+            (connection, Step::Ready) if is_behind => self.give_or_queue(connection),
             (connection, Step::Ready) => return Action::Serve(connection),
             (connection, Step::Wait) if is_local && !connection.has_begun() => {
                 return Action::AwaitRequest(connection);
             }
-            (connection, step) => self.take_in(connection, step),
+            (connection, step) => self.settle_next(connection, step),
         }
         Action::Continue
     }
 
     /// Takes in a connection that is new here; serves it next if its request is ready.
-    pub fn take_in(&mut self, connection: Box<Connection>, step: Step) {
-        if let Next::Ready(connection) = self.enter(connection, step) {
-            self.lead.schedule.first = Some(connection);
+    pub fn settle_next(&mut self, connection: Box<Connection>, step: Step) {
+        if let Next::Ready(connection) = self.settle_new(connection, step) {
+            self.lead.schedule.next = Some(connection);
         }
     }
 
     /// Leaves a request that was to be served next to another thread.
-    pub fn put_off(&mut self) {
-        self.lead.schedule.first.take().into_iter().for_each(|connection| self.queue(connection));
+    pub fn queue_next(&mut self) {
+        self.lead.schedule.next.take().into_iter().for_each(|connection| self.queue(connection));
     }
 }
 
@@ -193,7 +222,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    use super::super::schedule::{Schedule, GIVE_INTERVAL, GIVE_TIME};
+    use super::super::schedule::GIVING_INTERVAL;
     use super::*;
     use crate::accept::Client;
     use crate::handoff::SharedQueue;
@@ -213,7 +242,8 @@ mod tests {
             server.set_nonblocking(true).expect("nonblocking");
             client.write_all(&b"GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2)).expect("write");
             clients.push(client);
-            let (connection, step) = reactor.greet(Client { fd: server.into(), peer: None, listener: 0 });
+            let (connection, step) =
+                reactor.read_first(Client { fd: server.into(), peer: None, listener: 0 });
             assert_eq!(step, Step::Ready);
             reactor.queue(connection);
         }
@@ -223,11 +253,11 @@ mod tests {
     #[test]
     fn an_idle_worker_is_given_one_of_several_pipelined_requests() {
         with_two_ready(|other, reactor| {
-            assert!(!reactor.share());
+            assert!(!reactor.give_one());
             other.set_idle(true);
-            assert!(reactor.share());
+            assert!(reactor.give_one());
             // The last one stays.
-            assert!(!reactor.share());
+            assert!(!reactor.give_one());
             assert_eq!(other.queued(), 1);
         });
     }
@@ -236,21 +266,10 @@ mod tests {
     fn a_worker_that_has_given_a_request_away_serves_its_own_and_leaves_that_one_in_the_queue() {
         with_two_ready(|other, reactor| {
             other.set_idle(true);
-            reactor.lead.schedule.last_began = GIVE_TIME;
-            assert!(reactor.poll_all(true).is_none());
+            reactor.lead.count_request(GIVING_INTERVAL);
+            assert!(reactor.poll_all().is_none());
             assert!(matches!(reactor.next_action(), Action::Serve(_)));
             assert_eq!(other.queued(), 1);
         });
-    }
-
-    #[test]
-    fn a_worker_gives_again_after_many_requests_or_some_time() {
-        let mut schedule = Schedule::new();
-        (schedule.last_given, schedule.last_began) = (1_000, 1_003);
-        assert!(!schedule.may_give());
-        schedule.last_began = 1_004;
-        assert!(schedule.may_give());
-        (schedule.last_given, schedule.since_given) = (1_004, GIVE_INTERVAL);
-        assert!(schedule.may_give());
     }
 }

@@ -1,63 +1,135 @@
-//! When each of those who wait gets a turn: numbers of requests, and when they began. No clock is asked.
+//! When each source of work gets a turn: by numbers of requests, and by when requests began. No clock is asked.
 
 use crate::conn::Connection;
 
-/// After this long the listeners are polled whenever no request is ready, in milliseconds. Short requests come to
-/// the 64 above first, which costs them next to nothing; long ones can afford 0.2 microseconds each time.
-pub(super) const LOOK_INTERVAL: u64 = 1;
+/// Clients accepted in a row before the poller of the connections is asked, where there are connections and none has an event.
+pub(super) const ACCEPTS_BESIDE_IDLE: u32 = 16;
 
-/// Requests from one connection given to an idle worker to the next. Giving costs as much as half a short request,
-/// so this limits both how fast connections spread over the workers and what two workers pay that give to and fro. Longer
-/// requests can afford it more often: after as many milliseconds as this.
-pub(super) const GIVE_INTERVAL: u32 = 128;
-pub(super) const GIVE_TIME: u64 = 4;
+/// Clients accepted in a row before that, where there are no connections, or some have events.
+/// Bench: `bench/run --workload hello-tcp,newcomer`.
+pub(super) const ACCEPTS_PER_POLL: u32 = 64;
 
-/// What the schedule goes by.
-#[derive(Debug)]
+/// Requests of kept clients served before the listeners are polled again. Bench: `bench/run --workload keepalive,newcomer`.
+pub(super) const KEPT_PER_POLL: u32 = 64;
+
+/// Milliseconds after which the listeners are polled whenever no request is ready. Short requests come to [`KEPT_PER_POLL`] first,
+/// which costs them next to nothing; long ones can afford 0.2 microseconds each time.
+const LISTENERS_POLL_INTERVAL: u64 = 1;
+
+/// Requests served from one connection given to an idle worker to the next. Giving costs as much as half a short request, so this
+/// limits how fast connections spread over the workers, and what two workers pay that give to and fro.
+/// Bench: `bench/run --workload keepalive`.
+pub(super) const REQUESTS_PER_GIVING: u32 = 128;
+
+/// Milliseconds from one such connection to the next, where requests are longer and fewer.
+pub(super) const GIVING_INTERVAL: u64 = 4;
+
+/// Whose turn it is.
+#[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    /// Clients accepted in a row without a look at the poller.
-    pub(super) accepted: u32,
-    /// Requests of kept-alive connections served since the listeners were last polled.
-    pub(super) kept: u32,
+    /// Clients accepted in a row since the poller of the connections was asked.
+    accepted: u32,
+    /// Requests of kept clients served since the listeners were last polled.
+    kept: u32,
     /// Requests served since a connection was last given to an idle worker.
-    pub(super) since_given: u32,
-    /// When that was, in milliseconds.
-    pub(super) last_given: u64,
-    /// When the last request began, and when the last one had begun when the listeners were polled, in milliseconds.
-    pub(super) last_began: u64,
-    pub(super) last_look: u64,
+    since_given: u32,
+    /// When the last request began, in milliseconds, as are the next two.
+    last_began: u64,
+    /// `last_began` when a connection was last given to an idle worker.
+    last_given: u64,
+    /// `last_began` when the listeners were last polled.
+    last_poll: u64,
     /// A ready request, to be served next.
-    pub(super) first: Option<Box<Connection>>,
+    pub(super) next: Option<Box<Connection>>,
     /// The poller has reported the shared queue.
     pub(super) queue_announced: bool,
 }
 
 impl Schedule {
-    pub(super) fn new() -> Self {
-        Schedule {
-            accepted: 0,
-            kept: 0,
-            since_given: 0,
-            last_given: 0,
-            last_began: 0,
-            last_look: 0,
-            first: None,
-            queue_announced: false,
-        }
-    }
-
     /// A request begins at this time.
     pub(super) fn count_request(&mut self, now: u64) {
         self.last_began = now;
         self.since_given = self.since_given.saturating_add(1);
     }
 
-    /// Whether the listeners are to be polled again, going by when requests began: no clock is asked.
-    pub(super) fn is_look_due(&self) -> bool {
-        self.last_began >= self.last_look + LOOK_INTERVAL
+    /// A client gets its turn to be accepted, unless `most` had theirs since the last poll.
+    pub(super) fn may_accept(&self, most: u32) -> bool {
+        self.accepted < most
     }
 
+    pub(super) fn count_accepted(&mut self) {
+        self.accepted += 1;
+    }
+
+    pub(super) fn count_kept(&mut self) {
+        self.kept += 1;
+    }
+
+    /// Whether kept clients have used up their turns.
+    pub(super) fn is_kept_budget_spent(&self) -> bool {
+        self.kept >= KEPT_PER_POLL
+    }
+
+    /// A request has lasted so long that new clients come first.
+    pub(super) fn spend_kept_budget(&mut self) {
+        self.kept = KEPT_PER_POLL;
+    }
+
+    /// A poll begins. Returns whether the listeners are polled, too: that is due, or `is_urgent`.
+    ///
+    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_PER_POLL`] busy clients would keep new
+    /// ones in the backlog for as long as they go on.
+    pub(super) fn begin_poll(&mut self, is_urgent: bool) -> bool {
+        self.accepted = 0;
+        let is_time = self.kept > 0 && self.last_began >= self.last_poll + LISTENERS_POLL_INTERVAL;
+        let polls_listeners = is_urgent || is_time || self.is_kept_budget_spent();
+        if polls_listeners {
+            (self.kept, self.last_poll) = (0, self.last_began);
+        }
+        polls_listeners
+    }
+
+    /// Whether a connection may be given to an idle worker.
     pub(super) fn may_give(&self) -> bool {
-        self.since_given >= GIVE_INTERVAL || self.last_began >= self.last_given + GIVE_TIME
+        self.since_given >= REQUESTS_PER_GIVING || self.last_began >= self.last_given + GIVING_INTERVAL
+    }
+
+    pub(super) fn note_given(&mut self) {
+        (self.since_given, self.last_given) = (0, self.last_began);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_gives_again_after_many_requests_or_some_time() {
+        let mut schedule = Schedule::default();
+        schedule.count_request(1_000);
+        schedule.note_given();
+        schedule.count_request(1_000 + GIVING_INTERVAL - 1);
+        assert!(!schedule.may_give());
+        schedule.count_request(1_000 + GIVING_INTERVAL);
+        assert!(schedule.may_give());
+        schedule.note_given();
+        (1..REQUESTS_PER_GIVING).for_each(|_| schedule.count_request(1_000 + GIVING_INTERVAL));
+        assert!(!schedule.may_give());
+        schedule.count_request(1_000 + GIVING_INTERVAL);
+        assert!(schedule.may_give());
+    }
+
+    #[test]
+    fn the_listeners_are_polled_after_many_requests_of_kept_clients_or_some_time() {
+        let mut schedule = Schedule::default();
+        let mut after = |requests: u32, now, is_urgent| {
+            (0..requests).for_each(|_| schedule.count_kept());
+            schedule.count_request(now);
+            schedule.begin_poll(is_urgent)
+        };
+        assert_eq!([after(1, 1_000, false), after(KEPT_PER_POLL - 1, 1_000, false)], [true, false]);
+        assert_eq!([after(1, 1_000, false), after(1, 1_000, false)], [true, false]);
+        assert_eq!([after(0, 1_000 + LISTENERS_POLL_INTERVAL, false), after(0, 2_000, false)], [true, false]);
+        assert!(after(0, 2_000, true));
     }
 }

@@ -2,93 +2,89 @@
 
 use std::io;
 
-use fastrack_sys::{epoch_seconds, monotonic_millis};
+use fastrack_sys::monotonic_millis;
 
-use super::Reactor;
-use crate::conn::{Connection, Phase, Step};
-use crate::settings::SHORTAGE_PAUSE;
+use crate::settings::own_descriptors;
 
-/// How long nobody is accepted when the whole system lacks something (ENFILE, ENOMEM, ENOBUFS), in milliseconds: as long as
-/// in nginx. A connection that is closed would make no room, because other processes take that.
-const SYSTEM_PAUSE: u64 = 500;
+/// What this worker lacks, until that is over or told.
+#[derive(Debug)]
+pub(super) struct Shortage {
+    /// The most connections that are kept.
+    capacity: usize,
+    /// Until when nobody is accepted, in milliseconds of the monotonic clock; 0 if there is no pause.
+    pause: u64,
+    /// Why a connection could not be taken from the shared queue at the last try.
+    queue_failure: Option<io::Error>,
+    /// The leader has not seen yet that a connection had to stay in the shared queue.
+    has_untaken: bool,
+    /// The application has closed a descriptor of the poller or of the shared queue.
+    pub lost_descriptors: bool,
+    /// There was no memory for a request or a response.
+    pub lacks_memory: bool,
+}
 
-/// Connections that can be closed, by their phases, in this order: those that have had their last response, those without a
-/// request, and those with a part of a head. The last are told by 408: clients that send it byte by byte would keep everybody out. A
-/// response that is being sent, and a body that is being received, is never cut.
-const ROOM: [&[Phase]; 3] = [&[Phase::Draining], &[Phase::Idle, Phase::Fresh], &[Phase::Head]];
-
-impl Reactor {
-    /// Closes the connection with the earliest deadline of those that can make room; false if there is none.
-    pub fn make_room(&mut self) -> bool {
-        let key = ROOM.iter().find_map(|phases| self.table.first_in(phases));
-        key.into_iter().for_each(|key| self.time_out(key));
-        key.is_some()
-    }
-
-    /// A client could not be accepted. Makes room for it if that helps, else begins a pause.
-    pub fn note_failed_accept(&mut self, error: &io::Error) {
-        self.warn_of_shortage("accept", error);
-        let is_own = fastrack_sys::is_out_of_fds(error);
-        if !(is_own && self.make_room()) {
-            self.pause_accepting(if is_own { SHORTAGE_PAUSE } else { SYSTEM_PAUSE });
+impl Shortage {
+    pub fn new() -> Self {
+        Shortage {
+            capacity: own_descriptors(),
+            pause: 0,
+            queue_failure: None,
+            has_untaken: false,
+            lost_descriptors: false,
+            lacks_memory: false,
         }
     }
 
-    /// The same while the application has the other thread. That one makes room when it is back.
-    pub(super) fn note_failed_accept_for_others(&mut self, error: &io::Error) {
-        if fastrack_sys::is_lost_fd(error) {
-            self.lost_descriptors = true;
-        } else if !fastrack_sys::is_out_of_fds(error) {
-            self.warn_of_shortage("accept", error);
-            self.pause_accepting(SYSTEM_PAUSE);
-        }
+    /// Whether there is room for one connection more than so many.
+    pub fn has_room(&self, connections: usize) -> bool {
+        connections < self.capacity
     }
 
-    /// Begins a pause in which nobody is accepted, because the listeners could not be watched.
-    pub fn note_unwatched_listeners(&mut self, error: &io::Error) {
-        self.warn_of_shortage("wait for new clients", error);
-        self.pause_accepting(SYSTEM_PAUSE);
+    /// Begins a pause of so many milliseconds in which nobody is accepted.
+    pub fn pause(&mut self, millis: u64) {
+        self.pause = monotonic_millis() + millis;
     }
 
-    fn pause_accepting(&mut self, millis: u64) {
-        self.accept_pause = monotonic_millis() + millis;
+    /// Whether nobody is accepted for now.
+    pub fn is_paused(&self) -> bool {
+        self.pause > 0
     }
 
-    /// Whether clients are to be accepted: there is no pause, and another connection can be kept.
-    pub fn accepts_clients(&mut self) -> bool {
-        if self.accept_pause > 0 && self.accept_pause <= monotonic_millis() {
-            self.accept_pause = 0;
+    /// When the pause is over, in milliseconds of the monotonic clock.
+    pub fn pause_end(&self) -> Option<u64> {
+        (self.pause > 0).then_some(self.pause)
+    }
+
+    pub fn end_pause_if_over(&mut self) {
+        if self.pause > 0 && self.pause <= monotonic_millis() {
+            self.pause = 0;
         }
-        let is_full = self.table.len() >= self.capacity;
-        if is_full && self.accept_pause == 0 && !ROOM.iter().any(|phases| self.table.has_any_in(phases)) {
-            self.pause_accepting(SHORTAGE_PAUSE);
-        }
-        self.accept_pause == 0
     }
 
     /// A connection stays in the shared queue, for another worker or a later try.
-    pub(super) fn leave_queued(&mut self, error: io::Error) -> Option<(Box<Connection>, Step)> {
+    pub fn note_untaken(&mut self, error: io::Error) {
         self.queue_failure = Some(error);
-        self.has_left_queued = true;
-        None
+        self.has_untaken = true;
     }
 
-    /// Whether a connection had to stay in the shared queue since the last call of this, which is logged.
-    pub fn take_left_queued(&mut self) -> bool {
-        let has_left = std::mem::take(&mut self.has_left_queued);
-        if let Some(error) = self.queue_failure.take_if(|_| has_left) {
-            self.warn_of_shortage("take a connection over", &error);
-            self.queue_failure = Some(error);
-        }
-        has_left
+    /// A connection was taken from the shared queue, or the queue is empty.
+    pub fn end_queue_failure(&mut self) {
+        self.queue_failure = None;
     }
 
-    /// Logs a call that has failed, once per second: it may go on to.
-    pub fn warn_of_shortage(&mut self, what: &str, error: &io::Error) {
-        let now = epoch_seconds();
-        if self.last_failure != now {
-            self.last_failure = now;
-            self.warn(format!("cannot {what}: {error}"));
-        }
+    /// Whether the last try to take a connection from the shared queue has failed.
+    pub fn is_queue_stuck(&self) -> bool {
+        self.queue_failure.is_some()
+    }
+
+    /// Whether a connection had to stay in the shared queue since the last call of [`take_untaken`](Self::take_untaken).
+    pub fn has_untaken(&self) -> bool {
+        self.has_untaken
+    }
+
+    /// As [`has_untaken`](Self::has_untaken), which is false from then on; with the reason, if the last try failed.
+    pub fn take_untaken(&mut self) -> (bool, Option<&io::Error>) {
+        let has_untaken = std::mem::take(&mut self.has_untaken);
+        (has_untaken, self.queue_failure.as_ref().filter(|_| has_untaken))
     }
 }

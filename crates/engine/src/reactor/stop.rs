@@ -1,39 +1,34 @@
-//! Stopping: a graceful stop, and handing everything off when the process is about to end.
+//! A graceful stop, and the hand-off of all connections when the process is about to end.
 
 use std::os::fd::AsFd;
 
 use fastrack_http::{error_response, Error};
 use fastrack_sys::{epoch_seconds, monotonic_millis};
 
-use super::access::LOG_TIME;
+use super::logging::CUT_LOG_TIME;
 use super::Reactor;
 use crate::accept::Backlog;
 use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
-use crate::settings::{STOP_TIME, STOP_TIME_IDLE};
-
-/// How long clients get here whose request is on its way, in milliseconds: those that were accepted and have sent nothing
-/// yet, and those that have sent a part of a head if another worker can take it.
-const STOP_TIME_HEAD: u64 = 1_000;
+use crate::settings::STOP_TIME_IDLE;
 
 /// How long clients get here that have their last response and still send, in milliseconds: what was under way arrives, and no stop
 /// waits for an upload that nobody reads.
 const STOP_TIME_LINGER: u64 = 2_000;
 
-const ROOM_TIME: u64 = 100;
+/// How long a connection that is given away waits for room in the shared queue, in milliseconds.
+const QUEUE_ROOM_TIME: u64 = 100;
 
 /// How long the process that ends waits for bodies that are being written, in milliseconds.
-const WRITE_TIME: u64 = 200;
-
-/// How often to look whether a successor is there for a response, in milliseconds.
-const SUCCESSOR_LOOK: u64 = 100;
+const DISK_WRITE_TIME: u64 = 200;
 
 impl Reactor {
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.is_begun()
+    }
+
     pub fn begin_stop(&mut self) {
-        let now = monotonic_millis();
-        // Also a client that begins a request at the last moment gets the time for it.
-        self.stop_deadline = Some(now + self.idle_stop_time() + STOP_TIME);
-        self.head_deadline = now + STOP_TIME_HEAD;
+        self.stopping.begin(monotonic_millis(), self.idle_stop_time());
         self.set_backlog(Backlog::default());
         self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
         for key in self.table.keys() {
@@ -43,7 +38,7 @@ impl Reactor {
         }
     }
 
-    /// How long an idle connection is kept while stopping. When the whole server stops, waiting gains nothing.
+    /// How long an idle connection is parked while stopping, in milliseconds. When the whole server stops, waiting gains nothing.
     fn idle_stop_time(&self) -> u64 {
         if self.control.is_draining() {
             STOP_TIME_IDLE
@@ -52,39 +47,29 @@ impl Reactor {
         }
     }
 
-    /// Parks a connection while stopping: it goes to another worker, or stays for a while.
-    ///
-    /// A client that takes a response gets all the time that it has anyway, and so does one that goes on sending a
-    /// body: whoever told this worker to stop kills it when that takes too long.
+    /// Gives a connection to another worker while stopping, or parks it here for a while.
     pub(super) fn park_stopping(&mut self, connection: Box<Connection>) {
         let now = monotonic_millis();
-        let is_early = matches!(connection.phase(), Phase::Fresh | Phase::Head) && now < self.head_deadline;
-        let given = if is_early { Err(connection) } else { self.hand_off(connection) };
+        let is_early = self.stopping.is_early(connection.phase(), now);
+        let given = if is_early { Err(connection) } else { self.give_while_stopping(connection) };
         let Err(mut connection) = given else { return };
         connection.drain_no_later(now + STOP_TIME_LINGER);
-        let has_successor = self.ask_member(QueueHandle::has_successor);
-        let latest = match connection.phase() {
-            Phase::Idle => return self.close_idle(connection),
-            Phase::Fresh => self.head_deadline,
-            Phase::Head if has_successor && is_early => self.head_deadline,
-            Phase::Head => (now + STOP_TIME).min(self.stop_deadline.unwrap_or_default()),
-            Phase::Body => now + STOP_TIME,
-            Phase::Sending if has_successor => now + SUCCESSOR_LOOK,
-            Phase::Sending => u64::MAX,
-            Phase::Draining => connection.drains_until().unwrap_or_default(),
-        };
-        let deadline = latest.min(connection.deadline);
-        self.keep(connection, deadline);
+        if connection.phase() == Phase::Idle {
+            return self.close_idle(connection);
+        }
+        let has_successor = self.queue_says(QueueHandle::has_successor);
+        let deadline = self.stopping.park_deadline(&connection, has_successor, now);
+        self.park_here(connection, deadline);
     }
 
-    /// Hands a connection off to another worker. Returns it if there is none, or no room in the queue.
+    /// Gives a connection to another worker. Returns it if there is none, or no room in the queue.
     ///
     /// A response does not wait in the queue, neither for a successor that is not there yet, nor behind requests, nor for a
     /// worker that is also about to stop.
-    fn hand_off(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
+    fn give_while_stopping(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
             Phase::Sending => self.is_response_taken(),
-            _ => self.ask_member(QueueHandle::has_successor),
+            _ => self.queue_says(QueueHandle::has_successor),
         };
         if !is_taken {
             return Err(connection);
@@ -92,56 +77,57 @@ impl Reactor {
         let mut given = self.give(connection);
         if given.is_err() {
             // The queue is full. The others empty it in no time, unless they are busy.
-            let has_room = |queue_handle: &QueueHandle| queue_handle.wait_for_room(ROOM_TIME);
-            self.queue_stayed_full = self.queue_stayed_full || !self.ask_member(has_room);
-            if !self.queue_stayed_full {
+            let has_room = |queue_handle: &QueueHandle| queue_handle.wait_for_room(QUEUE_ROOM_TIME);
+            self.stopping.queue_stayed_full = self.stopping.queue_stayed_full || !self.queue_says(has_room);
+            if !self.stopping.queue_stayed_full {
                 given = given.or_else(|connection| self.give(connection));
             }
         }
-        given.map(|()| self.drain_queue_if_last())
+        given.map(|()| self.take_all_over_if_last())
     }
 
     /// Whether another worker goes on with a response at once, even if all are in the application: see
     /// [`take_slow_clients`](Self::take_slow_clients). If they are for long, with requests in the queue, it must do: this
     /// worker has to end.
     fn is_response_taken(&self) -> bool {
-        let is_urgent = self.stop_deadline.is_some_and(|end| end <= monotonic_millis());
+        let is_urgent = self.stopping.is_overdue(monotonic_millis());
         let is_request_first =
             |queue_handle: &QueueHandle| queue_handle.is_anything_queued() && !queue_handle.is_client_next();
         let is_served = match self.control.is_draining() {
             true => QueueHandle::other_masters_worker_serves,
             false => QueueHandle::is_another_serving,
         };
-        self.ask_member(is_served) && (is_urgent || !self.ask_member(is_request_first))
+        self.queue_says(is_served) && (is_urgent || !self.queue_says(is_request_first))
     }
 
-    /// Hands off a connection whose time is over at this worker. False if it is over for good.
-    pub(super) fn hand_off_late(&mut self, connection: Box<Connection>, deadline: u64) -> bool {
-        let Err(connection) = self.hand_off(connection) else { return true };
-        let latest = self.stop_deadline.unwrap_or_default().min(connection.deadline);
+    /// Gives away a connection whose time is over at this worker. False if its time is over for good.
+    pub(super) fn give_late(&mut self, connection: Box<Connection>, deadline: u64) -> bool {
+        let Err(connection) = self.give_while_stopping(connection) else { return true };
+        let latest = self.stopping.latest().min(connection.deadline);
         let has_more = connection.phase() == Phase::Head && deadline < latest;
-        self.keep(connection, if has_more { latest } else { deadline });
+        self.park_here(connection, if has_more { latest } else { deadline });
         has_more
     }
 
     /// Ends an idle connection, but not at once: a busy client may send a request at this very moment, which a
     /// close would lose. That request is answered with `Connection: close`.
     fn close_idle(&mut self, mut connection: Box<Connection>) {
-        let latest = self.stop_deadline.unwrap_or_default();
+        let latest = self.stopping.latest();
         let step = self.read(&mut connection);
         if step == Step::Wait && connection.phase() == Phase::Idle {
             connection.release_empty_buffer(&mut self.read_bufs);
             let deadline = latest.min(monotonic_millis() + self.idle_stop_time());
-            return self.keep(connection, deadline);
+            return self.park_here(connection, deadline);
         }
-        let next = self.proceed(connection, step, latest);
+        let next = self.settle(connection, step, latest);
         self.queue_if_ready(next);
     }
 
     /// The others may have stopped just when this worker gave them a connection: the last one empties the queue.
-    pub(super) fn drain_queue_if_last(&mut self) {
-        if self.is_stopping() && !self.handed_off && !self.ask_member(QueueHandle::has_successor) {
-            self.drain_queue();
+    pub(super) fn take_all_over_if_last(&mut self) {
+        if self.is_stopping() && !self.stopping.is_handing_off && !self.queue_says(QueueHandle::has_successor)
+        {
+            self.take_all_over();
         }
     }
 
@@ -150,29 +136,29 @@ impl Reactor {
         if !self.is_done() {
             return false;
         }
-        self.drain_queue_if_last();
-        let waits_for_queued =
-            self.has_left_queued && self.stop_deadline.is_some_and(|end| monotonic_millis() < end);
+        self.take_all_over_if_last();
+        let waits_for_queued = self.shortage.has_untaken() && !self.stopping.is_overdue(monotonic_millis());
         self.is_done() && !waits_for_queued
     }
 
-    /// Takes one queued connection; puts it back unless its request is ready, which wakes another worker.
-    pub fn pass_on_queued(&mut self) {
-        if let Some((connection, step)) = self.receive_queued() {
-            let next = self.resume(connection, step);
+    /// Takes one connection from the shared queue, and queues its request. One without a request goes back, which wakes another worker.
+    pub fn take_one_over(&mut self) {
+        if let Some((connection, step)) = self.take_any() {
+            let next = self.settle_taken(connection, step);
             self.queue_if_ready(next);
         }
     }
 
-    /// Answers the queued requests. Connections without one go back to the end of the queue, for a successor.
-    pub fn answer_queued(&mut self) {
+    /// Takes each connection that is in the shared queue now. One without a request goes back to its end, for a successor.
+    pub fn take_each_over(&mut self) {
         for _ in 0..self.queue_handle.as_ref().map_or(0, QueueHandle::queued) {
-            self.pass_on_queued();
+            self.take_one_over();
         }
     }
 
-    pub fn drain_queue(&mut self) {
-        while let Some(connection) = self.take_queued() {
+    /// Takes connections until the shared queue is empty, and queues their requests.
+    pub fn take_all_over(&mut self) {
+        while let Some(connection) = self.take_request() {
             self.queue(connection);
         }
     }
@@ -181,10 +167,10 @@ impl Reactor {
     /// this one's successor; so do those that a thread comes back with afterwards. Where that cannot be, uploads are answered
     /// with 502, and the others are closed.
     pub fn hand_off_all(&mut self) {
-        self.put_off();
+        self.queue_next();
         self.follow(&|| false);
-        self.handed_off = true;
-        self.table.disk().wait(WRITE_TIME);
+        self.stopping.is_handing_off = true;
+        self.table.disk().wait(DISK_WRITE_TIME);
         self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
         // Responses first: busy workers also go on with what is at the head of the queue and needs no application.
         let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
@@ -195,13 +181,14 @@ impl Reactor {
         for connection in first.into_iter().chain(ready).chain(last) {
             self.give_or_abort(connection);
         }
-        self.flush_log(LOG_TIME);
+        self.flush_log(CUT_LOG_TIME);
     }
 
+    /// Gives a connection to another worker, or ends it: the process is about to end.
     pub(super) fn give_or_abort(&mut self, connection: Box<Connection>) {
         let is_taken =
             if self.is_stopping() { QueueHandle::is_another_serving } else { QueueHandle::has_successor };
-        let given = if self.ask_member(is_taken) { self.give(connection) } else { Err(connection) };
+        let given = if self.queue_says(is_taken) { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return };
         if connection.phase() != Phase::Body {
             return self.abort(connection);
@@ -246,7 +233,7 @@ mod tests {
             client.write_all(REQUEST).expect("write");
             assert_eq!(reactor.read(&mut connection), Step::Ready);
             if is_first {
-                reactor.take_in(connection, Step::Ready);
+                reactor.settle_next(connection, Step::Ready);
             } else {
                 reactor.queue(connection);
             }
@@ -276,7 +263,7 @@ mod tests {
         unsent.push(&[IoSlice::new(b"spooled")], 0).expect("room");
         assert!(unsent.spool(u64::MAX, || spooling.create(&reactor.control)).expect("written"));
         connection.send_later((unsent, None), true, false);
-        reactor.take_in(connection, Step::Ready);
+        reactor.settle_next(connection, Step::Ready);
         assert_eq!(reactor.files().count(), 1);
     }
 
@@ -286,7 +273,7 @@ mod tests {
         drop(reactor.take_ready());
         reactor.begin_stop();
         assert!(!reactor.is_stopped() && reactor.finished().is_none());
-        drop(reactor.lead.schedule.first.take());
+        drop(reactor.lead.schedule.next.take());
         assert!(reactor.is_stopped());
     }
 }

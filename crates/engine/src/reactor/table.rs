@@ -12,7 +12,7 @@ use slab::Slab;
 
 use fastrack_sys::{monotonic_millis, Events, Poller};
 
-use super::unwatched::Unwatched;
+use super::watch_retry::WatchRetry;
 use crate::conn::{Connection, Disk, Phase, Spooling};
 use crate::control::Control;
 use crate::scoreboard::{Count, Counters};
@@ -68,7 +68,7 @@ pub(crate) struct Table {
     memory: usize,
     /// How many connections are parked in each phase.
     parked: [u64; Phase::ALL],
-    pub(super) unwatched: Unwatched,
+    pub(super) unwatched: WatchRetry,
     disk: Disk,
     /// Keys of the connections that are to receive more of their bodies once the disk has written something.
     put_off: Vec<usize>,
@@ -90,7 +90,7 @@ impl Table {
             handled: 0,
             memory: 0,
             parked: [0; Phase::ALL],
-            unwatched: Unwatched::default(),
+            unwatched: WatchRetry::default(),
         })
     }
 

@@ -65,13 +65,13 @@ fn one_of_several_connections_with_events_goes_to_an_idle_worker() {
         client
     });
     reactor.poll().expect("polled");
-    assert!(!reactor.share() && reactor.events() == 2, "nobody is idle");
+    assert!(!reactor.give_one() && reactor.events() == 2, "nobody is idle");
     other.set_idle(true);
-    assert!(reactor.share());
+    assert!(reactor.give_one());
     assert_eq!((reactor.events(), reactor.table.len(), other.queued()), (1, 1, 1));
     // Its request is still with the kernel, for the other one to read.
     let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
-    assert!(its.take_queued().is_none());
+    assert!(its.take_request().is_none());
     its.poll().expect("polled");
     assert!(its.handle_events().is_some() && reactor.handle_events().is_some());
     drop(clients);
@@ -158,8 +158,8 @@ fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_af
         client.shutdown(Shutdown::Write).expect("shutdown");
         until(|| fastrack_sys::has_peer_closed(connection.as_fd()));
         let taken = if travels {
-            reactor.queue_behind_waiting(connection);
-            reactor.take_queued()
+            reactor.give_or_queue(connection);
+            reactor.take_request()
         } else {
             reactor.queue(connection);
             reactor.take_ready()
@@ -231,13 +231,13 @@ fn a_response_stays_until_a_successor_is_there_and_its_deadline_with_it() {
     assert!(reactor.handle_events().is_none());
     let (connection, look) = reactor.table.take(0).expect("parked");
     assert!(look < deadline && connection.deadline > look);
-    reactor.keep(connection, 1);
+    reactor.park_here(connection, 1);
     reactor.expire(&|| false);
     assert!(reactor.next_deadline().is_some_and(|next| next > 1));
     let (connection, _) = reactor.table.take(0).expect("still there");
     assert!(connection.deadline >= deadline);
     other.set_serving(true);
-    reactor.keep(connection, 1);
+    reactor.park_here(connection, 1);
     reactor.expire(&|| false);
     assert_eq!((reactor.is_done(), other.queued()), (true, 1));
 }
@@ -251,11 +251,11 @@ fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up(
     let (mut asking, mut connection) = pair();
     asking.write_all(REQUEST).expect("write");
     assert_eq!(reactor.read(&mut connection), Step::Ready);
-    reactor.queue_behind_waiting(connection);
+    reactor.give_or_queue(connection);
     let _client = sending(&mut reactor, u64::MAX);
     reactor.begin_stop();
     assert_eq!((reactor.table.len(), other.queued()), (1, 1));
-    reactor.stop_deadline = Some(1);
+    reactor.stopping.set_deadline(1);
     let (connection, _) = reactor.table.take(0).expect("still there");
     reactor.park(connection, u64::MAX);
     assert_eq!((reactor.table.len(), other.queued()), (0, 2));
@@ -293,7 +293,7 @@ fn a_busy_worker_goes_on_with_slow_clients_at_the_head_of_the_queue_if_nobody_is
         got += client.read(&mut [0; 100_000]).expect("the rest");
         takes.drive(&|| false, &|_| false);
     }
-    assert!(takes.take_queued().is_some() && idle.queued() == 1);
+    assert!(takes.take_request().is_some() && idle.queued() == 1);
     takes.drive(&|| false, &|_| false);
     assert_eq!((takes.table.len(), idle.queued()), (2, 0));
 }
@@ -332,7 +332,7 @@ fn when_the_process_ends_all_connections_go_to_another_worker_with_their_deadlin
     reactor.hand_off_all();
     assert_eq!((other.queued(), reactor.is_done()), (3, true));
     let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
-    assert!(its.take_queued().is_none());
+    assert!(its.take_request().is_none());
     assert_eq!(its.table.len(), 3);
     assert!(its.table.due(deadline - 1).is_some(), "the refused one");
     body.write_all(b"o").expect("write");
@@ -359,7 +359,7 @@ fn what_a_thread_comes_back_with_after_that_goes_to_another_worker_too() {
     let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
     // A response has been sent, and the client has sent nothing yet; or the next request is there.
     let (mut kept, connection) = pair();
-    reactor.park_anew(connection);
+    reactor.park_in_phase(connection);
     let (mut next, mut connection) = pair();
     next.write_all(b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     assert_eq!(reactor.read(&mut connection), Step::Ready);
@@ -368,7 +368,7 @@ fn what_a_thread_comes_back_with_after_that_goes_to_another_worker_too() {
     kept.write_all(b"GET /kept HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     for path in [&b"/next"[..], b"/kept"] {
         its.poll().expect("polled");
-        let connection = its.take_queued().or_else(|| its.handle_events()).expect("a request");
+        let connection = its.take_request().or_else(|| its.handle_events()).expect("a request");
         assert_eq!(connection.request(its.settings()).expect("a request").path, path);
         its.close(connection);
     }

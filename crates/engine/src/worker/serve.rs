@@ -36,7 +36,7 @@ impl<'e> AppThread<'e> {
         reactor.lead.count_request(now);
         reactor.set_idle(false);
         reactor.publish_pending();
-        // With one thread, that leads on.
+        // A thread that is the only one leads on.
         let leads = shared.app_threads().is_alone();
         if !leads {
             shared.app_threads().begin_request(&mut reactor.threads, self.number);

@@ -13,11 +13,11 @@ use crate::helper::Shared;
 use crate::reactor::{Action, Finish, Reactor};
 use crate::settings::SHORTAGE_PAUSE;
 
-/// How long a thread whose request another one has taken waits at a time for the end of the process, in milliseconds.
-const END_LOOK: u64 = 1_000;
+/// How long a thread whose request was taken from it waits at a time for the end of the process, in milliseconds.
+const END_POLL_TIME: u64 = 1_000;
 
 /// How long the access log's last lines are waited for, in milliseconds.
-const LOG_TIME: u64 = 1_000;
+const LAST_LOG_TIME: u64 = 1_000;
 
 pub(super) struct AppThread<'e> {
     pub engine: &'e Engine,
@@ -25,7 +25,7 @@ pub(super) struct AppThread<'e> {
     pub in_flight: InFlight,
     /// The application wants this thread back.
     pub recalled: bool,
-    /// It has answered a request, and another one now would be in the way of those in progress.
+    /// The thread has answered a request, and another one now would be in the way of those in progress.
     pub gives_way: bool,
     /// Why the first thread returns, if it says so itself.
     finish: Option<Finish>,
@@ -57,7 +57,7 @@ impl Engine {
                 // What the requests of other threads have left since.
                 reactor.hand_off_all();
             }
-            reactor.flush_log(LOG_TIME);
+            reactor.flush_log(LAST_LOG_TIME);
             // The process may go on for long without a look at them: at_exit hooks.
             reactor.publish();
             let lines = reactor.take_warnings();
@@ -209,12 +209,13 @@ impl<'e> AppThread<'e> {
     /// Another thread has taken this one's request, because the process ends.
     pub fn await_end(&mut self, app: &mut impl App) {
         while !self.recalled {
-            self.sleep(app, Some(END_LOOK));
+            self.sleep(app, Some(END_POLL_TIME));
         }
     }
 
-    /// Does one thing after the other. What ends that is marked as cold: the compiler would take the loop for a short one, and
-    /// inline little. Returns when this thread leads no more; if that is for good, with the reason.
+    /// Leads: does one action after the other. Returns when this thread leads no more; if that is for good, with the reason.
+    ///
+    /// The functions that end the loop are marked as cold. Otherwise the compiler takes the loop for a short one, and inlines little.
     fn lead(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<Finish> {
         let shared = self.shared();
         loop {
@@ -269,7 +270,7 @@ impl<'e> AppThread<'e> {
     #[cold]
     fn give_way(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         self.gives_way = false;
-        reactor.put_off();
+        reactor.queue_next();
         self.rest(reactor, app)
     }
 
@@ -297,7 +298,7 @@ impl<'e> AppThread<'e> {
     /// This thread is to return, or the lead is over.
     #[cold]
     fn stop_leading(&mut self, mut reactor: LockedReactor<'e>) -> Option<Finish> {
-        reactor.put_off();
+        reactor.queue_next();
         match (self.number, self.recalled) {
             (_, false) => self.app_threads().step_down(&mut reactor.threads, self.number),
             (MAIN, true) => self.close(&mut reactor),

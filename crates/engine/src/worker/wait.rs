@@ -9,13 +9,13 @@ use super::LockedReactor;
 use crate::app::App;
 use crate::conn::Connection;
 
-/// How long a local client gets to send its request, in milliseconds. A proxy writes microseconds after it has
-/// connected: waiting for that costs one system call, parking three.
-const LOCAL_PATIENCE: u64 = 1;
+/// How long a local client gets to send its request, in milliseconds. A proxy writes microseconds after it has connected: waiting
+/// costs one system call, parking three. Bench: `bench/run --workload hello-nginx`.
+const LOCAL_REQUEST_TIME: u64 = 1;
 
-/// How long a worker has been idle when the memory of large bodies goes back to the system, in milliseconds: that takes
+/// How long a worker has been idle when the memory of large bodies goes back to the system, in milliseconds. The return takes
 /// milliseconds, and the next large body would need the memory again.
-const REST: u64 = 1000;
+const IDLE_BEFORE_TRIM: u64 = 1000;
 
 impl<'e> AppThread<'e> {
     /// Waits for an event. None in a forked child.
@@ -30,11 +30,11 @@ impl<'e> AppThread<'e> {
         }
         let shared = self.shared();
         reactor.lead.listeners.found_nobody();
-        reactor.tend_log();
+        reactor.flush_log_if_due();
         let trims = reactor.has_heap_to_trim();
         let mut timeout = reactor.next_deadline().map(|at| at.saturating_sub(monotonic_millis()));
         if trims {
-            timeout = timeout.filter(|timeout| *timeout < REST).or(Some(REST));
+            timeout = timeout.filter(|timeout| *timeout < IDLE_BEFORE_TRIM).or(Some(IDLE_BEFORE_TRIM));
         }
         if let Some(queue_handle) = reactor.queue_handle() {
             queue_handle.set_idle(!reactor.is_stopping());
@@ -54,7 +54,7 @@ impl<'e> AppThread<'e> {
         }
         shared.set_busy();
         let mut reactor = shared.reactor();
-        reactor.lead.has_rested = trims && timeout == Some(REST) && self.events.is_empty();
+        reactor.lead.has_rested = trims && timeout == Some(IDLE_BEFORE_TRIM) && self.events.is_empty();
         reactor.set_idle(true);
         if let Some(queue_handle) = reactor.queue_handle() {
             queue_handle.set_idle(false);
@@ -62,7 +62,7 @@ impl<'e> AppThread<'e> {
         if let Err(error) = result {
             reactor.fail(&error);
         }
-        reactor.announce(&self.events);
+        reactor.note_events(&self.events);
         Some(reactor)
     }
 
@@ -77,10 +77,10 @@ impl<'e> AppThread<'e> {
         self.engine.control.track_fd(connection.raw_fd());
         let mut reactor = self.unlocked(reactor, || {
             // Whatever comes of it, the next read tells.
-            app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_PATIENCE)))
+            app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_REQUEST_TIME)))
         })?;
         let step = reactor.read(&mut connection);
-        reactor.take_in(connection, step);
+        reactor.settle_next(connection, step);
         Some(reactor)
     }
 }

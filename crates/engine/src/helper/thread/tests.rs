@@ -16,11 +16,11 @@ fn start(shared: &Arc<Shared>) -> Helper {
 
 #[test]
 fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
-    assert_eq!(next_try(None), LATER_TRY);
+    assert_eq!(retry_time(None), UNTOLD_RETRY);
     // Not before the time at which there may be room, and soon after that.
     assert_eq!(
-        [0, 1_500, 2_000, u64::MAX].map(|micros| next_try(Some(micros))),
-        [NEXT_TRY, 2, 2, LATEST_TRY]
+        [0, 1_500, 2_000, u64::MAX].map(|micros| retry_time(Some(micros))),
+        [MIN_RETRY, 2, 2, MAX_RETRY]
     );
 }
 

@@ -1,4 +1,4 @@
-//! Connections that the kernel could not watch (ENOMEM, ENOSPC: epoll_ctl(2)). They are kept, and it is asked again.
+//! Connections that the kernel could not watch (ENOMEM, ENOSPC: epoll_ctl(2)). They stay parked, and the kernel is asked again.
 
 use std::io;
 
@@ -7,27 +7,27 @@ use fastrack_sys::monotonic_millis;
 use crate::settings::SHORTAGE_PAUSE;
 
 #[derive(Debug, Default)]
-pub(super) struct Unwatched {
+pub(super) struct WatchRetry {
     keys: Vec<usize>,
-    /// In milliseconds of the monotonic clock.
+    /// When to ask again, in milliseconds of the monotonic clock.
     next_try: u64,
-    /// Why the last one could not be watched, until that is logged.
+    /// Why the last connection could not be watched, until that is logged.
     error: Option<io::Error>,
 }
 
-impl Unwatched {
+impl WatchRetry {
     pub fn add(&mut self, key: usize, error: io::Error) {
         self.add_again(key);
         self.error = Some(error);
     }
 
-    /// Another try has failed.
+    /// Another try for this connection has failed.
     pub fn add_again(&mut self, key: usize) {
         self.keys.push(key);
         self.next_try = monotonic_millis() + SHORTAGE_PAUSE;
     }
 
-    /// The keys of those for which to ask again now. They are forgotten here.
+    /// The keys of the connections for which to ask again now. They are forgotten here.
     pub fn take_due(&mut self) -> Vec<usize> {
         if self.keys.is_empty() || monotonic_millis() < self.next_try {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Sharing connections with the other workers through the shared queue.
+//! The shared queue: this worker gives connections to it, and takes connections from it.
 
 use std::os::fd::AsFd;
 
@@ -8,7 +8,7 @@ use crate::handoff::QueueHandle;
 use crate::scoreboard::Count;
 
 impl Reactor {
-    /// Puts a connection into the shared queue. Returns it if that is not possible.
+    /// Gives a connection to the shared queue. Returns the connection if that fails.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         match self.queue_handle.as_ref().map(|queue_handle| queue_handle.send(&connection, &self.settings)) {
             Some(Ok(())) => {
@@ -17,16 +17,16 @@ impl Reactor {
                 Ok(())
             }
             Some(Err(error)) => {
-                self.lost_descriptors |= fastrack_sys::is_lost_fd(&error);
+                self.shortage.lost_descriptors |= fastrack_sys::is_lost_fd(&error);
                 Err(connection)
             }
             None => Err(connection),
         }
     }
 
-    /// Puts the ready requests into the shared queue: whichever worker is free first answers them, perhaps this one.
+    /// Gives the ready requests to the shared queue. The first worker that is free answers them, perhaps this one.
     pub(super) fn give_ready(&mut self, is_back: &dyn Fn() -> bool) {
-        if self.is_stopping() && !self.ask_member(QueueHandle::is_another_serving) {
+        if self.is_stopping() && !self.queue_says(QueueHandle::is_another_serving) {
             return;
         }
         if !self.ready.is_empty() && self.must_keep() {
@@ -40,40 +40,41 @@ impl Reactor {
                 break;
             }
         }
-        self.drain_queue_if_last();
+        self.take_all_over_if_last();
     }
 
-    /// Whether nobody could take a connection from the shared queue: the system lacks something for that, or the only worker has
-    /// no descriptor for it.
+    /// Whether no worker could take a connection from the shared queue: the system lacks something, or the only worker has no
+    /// descriptor left.
     fn must_keep(&self) -> bool {
-        self.queue_failure.is_some() && self.ask_member(QueueHandle::is_anything_queued)
-            || self.ask_member(|queue_handle| !queue_handle.has_others()) && !fastrack_sys::has_free_fds()
+        self.shortage.is_queue_stuck() && self.queue_says(QueueHandle::is_anything_queued)
+            || self.queue_says(|queue_handle| !queue_handle.has_others()) && !fastrack_sys::has_free_fds()
     }
 
-    /// Goes on with slow clients in the shared queue: if all workers are in the application, nobody else does. Only with
-    /// those at its head, because requests wait in their order.
+    /// Takes slow clients from the head of the shared queue, while all workers are in the application. A slow client behind a request
+    /// stays: requests keep their order.
     pub(super) fn take_slow_clients(&mut self, is_back: &dyn Fn() -> bool) {
-        if self.is_stopping() || self.ask_member(QueueHandle::is_another_idle) {
+        if self.is_stopping() || self.queue_says(QueueHandle::is_another_idle) {
             return;
         }
         for _ in 0..self.queue_handle.as_ref().map_or(0, QueueHandle::queued) {
-            if is_back() || !self.ask_member(QueueHandle::is_client_next) {
+            if is_back() || !self.queue_says(QueueHandle::is_client_next) {
                 return;
             }
-            // Another worker may have been faster. Then this is a request, which goes back to the queue.
-            let Some((connection, step)) = self.receive_queued() else { return };
-            let next = self.resume(connection, step);
+            // Another worker may have taken the slow client. Then this is a request, which goes back to the queue.
+            let Some((connection, step)) = self.take_any() else { return };
+            let next = self.settle_taken(connection, step);
             self.queue_if_ready(next);
         }
     }
 
-    /// Whether requests are waiting that came before any new one.
+    /// Whether requests wait, here or in the shared queue.
     pub fn has_waiting_requests(&self) -> bool {
-        !self.ready.is_empty() || self.ask_member(QueueHandle::is_anything_queued)
+        !self.ready.is_empty() || self.queue_says(QueueHandle::is_anything_queued)
     }
 
-    pub fn queue_behind_waiting(&mut self, mut connection: Box<Connection>) {
-        // One that has shut down its sending side with the request is not gone: see `drop_if_gone`.
+    /// Gives a request to the shared queue, behind those that wait there. Queues it here if that fails.
+    pub fn give_or_queue(&mut self, mut connection: Box<Connection>) {
+        // A client that has shut down its sending side with the request is not gone: see `close_if_gone`.
         connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
         let given = if self.must_keep() { Err(connection) } else { self.give(connection) };
         if let Err(connection) = given {
@@ -82,15 +83,16 @@ impl Reactor {
     }
 
     /// Asks the shared queue; false without one.
-    pub(super) fn ask_member(&self, question: fn(&QueueHandle) -> bool) -> bool {
+    pub(super) fn queue_says(&self, question: fn(&QueueHandle) -> bool) -> bool {
         self.queue_handle.as_ref().is_some_and(question)
     }
 
-    pub fn take_queued(&mut self) -> Option<Box<Connection>> {
+    /// Takes connections from the shared queue until one has a request.
+    pub fn take_request(&mut self) -> Option<Box<Connection>> {
         loop {
-            let next = match self.receive_queued()? {
-                (connection, Step::Ready) => self.drop_if_gone(connection),
-                (connection, step) => self.resume(connection, step),
+            let next = match self.take_any()? {
+                (connection, Step::Ready) => self.close_if_gone(connection),
+                (connection, step) => self.settle_taken(connection, step),
             };
             if let Next::Ready(connection) = next {
                 return Some(connection);
@@ -98,42 +100,47 @@ impl Reactor {
         }
     }
 
-    pub(super) fn receive_queued(&mut self) -> Option<(Box<Connection>, Step)> {
+    /// Takes the first connection from the shared queue, with the step that it is at.
+    pub(super) fn take_any(&mut self) -> Option<(Box<Connection>, Step)> {
         self.queue_handle.as_ref()?;
         // A connection received while no descriptor is free is lost.
         while !fastrack_sys::has_free_fds() {
             if !self.make_room() {
-                return self.leave_queued(fastrack_sys::too_many_open_files());
+                self.shortage.note_untaken(fastrack_sys::too_many_open_files());
+                return None;
             }
         }
         match self.queue_handle.as_ref()?.receive(&self.settings, &mut self.read_bufs) {
             Ok(received) => {
-                self.queue_failure = None;
+                self.shortage.end_queue_failure();
                 self.control.counters().add(Count::TakenOver, u64::from(received.is_some()));
                 received
             }
             Err(error) if fastrack_sys::is_lost_fd(&error) => {
-                self.lost_descriptors = true;
+                self.shortage.lost_descriptors = true;
                 None
             }
-            Err(error) => self.leave_queued(error),
+            Err(error) => {
+                self.shortage.note_untaken(error);
+                None
+            }
         }
     }
 
-    /// Whether there are other workers, which may be idle at another time.
+    /// Whether there are other workers, idle or busy.
     pub fn has_others(&self) -> bool {
-        self.ask_member(QueueHandle::has_others)
+        self.queue_says(QueueHandle::has_others)
     }
 
-    /// Gives one of several connections with something to do to a worker that is idle, if there is one.
-    pub fn share(&mut self) -> bool {
+    /// Gives one of several connections with work to an idle worker, if there is one.
+    pub fn give_one(&mut self) -> bool {
         self.table.events() + self.ready.len() > 1
-            && self.ask_member(QueueHandle::is_another_idle)
-            && self.share_last()
+            && self.queue_says(QueueHandle::is_another_idle)
+            && self.give_last()
     }
 
-    /// Rather one that has pipelined requests: there is more to be done for it.
-    fn share_last(&mut self) -> bool {
+    /// Prefers a connection with pipelined requests: it has more work.
+    fn give_last(&mut self) -> bool {
         if let Some(connection) = self.ready.pop_back() {
             return self.give(connection).map_err(|connection| self.ready.push_back(connection)).is_ok();
         }

@@ -1,0 +1,33 @@
+//! When the requests of new clients came, which may have waited in the backlog.
+
+use std::os::fd::AsFd;
+
+use crate::conn::Connection;
+
+/// How long new clients have waited in the backlog.
+#[derive(Debug, Default)]
+pub(super) struct BacklogTime {
+    /// This worker has answered no request since it last waited for clients.
+    pub is_idle: bool,
+    /// When the system was last asked, in milliseconds of the monotonic clock.
+    asked: u64,
+    /// The answer, in milliseconds.
+    waited: u64,
+}
+
+impl BacklogTime {
+    /// When the request of a client came that has just been accepted. The client may have waited in the backlog, unless this
+    /// worker had been waiting for it. Neighbours in the backlog have waited for as long: the system is asked once for each tick of
+    /// the clock.
+    pub fn arrival(&mut self, connection: &Connection, now: u64) -> u64 {
+        if self.is_idle {
+            return now;
+        }
+        if now != self.asked {
+            let waited = connection.peer.and_then(|_| fastrack_sys::millis_since_data(connection.as_fd()));
+            self.asked = now;
+            self.waited = waited.unwrap_or(0);
+        }
+        now.saturating_sub(self.waited).max(1)
+    }
+}

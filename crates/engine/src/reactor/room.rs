@@ -1,0 +1,93 @@
+//! Room for connections: closes some where descriptors run out, and accepts nobody where that does not help.
+
+use std::io;
+
+use super::Reactor;
+use crate::conn::Phase;
+use crate::settings::SHORTAGE_PAUSE;
+
+/// How long nobody is accepted when the whole system lacks something (ENFILE, ENOMEM, ENOBUFS), in milliseconds: as long as
+/// in nginx. A connection that is closed would make no room, because other processes take that.
+const SYSTEM_PAUSE: u64 = 500;
+
+/// Connections that can be closed, by their phases, in this order: those that have had their last response, those without a
+/// request, and those with a part of a head. The last are told by 408: clients that send it byte by byte would keep everybody out. A
+/// response that is being sent, and a body that is being received, is never cut.
+const ROOM_PHASES: [&[Phase]; 3] = [&[Phase::Draining], &[Phase::Idle, Phase::Fresh], &[Phase::Head]];
+
+impl Reactor {
+    /// Closes the connection with the earliest deadline of those that can make room; false if there is none.
+    pub fn make_room(&mut self) -> bool {
+        let key = ROOM_PHASES.iter().find_map(|phases| self.table.first_in(phases));
+        key.into_iter().for_each(|key| self.time_out(key));
+        key.is_some()
+    }
+
+    /// A client could not be accepted. Makes room for it if that helps, else begins a pause.
+    pub fn note_failed_accept(&mut self, error: &io::Error) {
+        self.logging.warn_of_failure("accept", error);
+        let is_own = fastrack_sys::is_out_of_fds(error);
+        if !(is_own && self.make_room()) {
+            self.shortage.pause(if is_own { SHORTAGE_PAUSE } else { SYSTEM_PAUSE });
+        }
+    }
+
+    /// The same while the application has the other thread. That one makes room when it is back.
+    pub(super) fn note_failed_accept_for_others(&mut self, error: &io::Error) {
+        if fastrack_sys::is_lost_fd(error) {
+            self.shortage.lost_descriptors = true;
+        } else if !fastrack_sys::is_out_of_fds(error) {
+            self.logging.warn_of_failure("accept", error);
+            self.shortage.pause(SYSTEM_PAUSE);
+        }
+    }
+
+    /// Begins a pause in which nobody is accepted, because the listeners could not be watched.
+    pub fn note_unwatched_listeners(&mut self, error: &io::Error) {
+        self.logging.warn_of_failure("wait for new clients", error);
+        self.shortage.pause(SYSTEM_PAUSE);
+    }
+
+    /// Whether clients are to be accepted: there is no pause, and another connection can be kept.
+    pub fn accepts_clients(&mut self) -> bool {
+        self.shortage.end_pause_if_over();
+        let is_full = !self.shortage.has_room(self.table.len());
+        if is_full
+            && !self.shortage.is_paused()
+            && !ROOM_PHASES.iter().any(|phases| self.table.has_any_in(phases))
+        {
+            self.shortage.pause(SHORTAGE_PAUSE);
+        }
+        !self.shortage.is_paused()
+    }
+
+    /// Whether a connection had to stay in the shared queue since the last call of this, which is logged.
+    pub fn take_untaken(&mut self) -> bool {
+        let (has_untaken, error) = self.shortage.take_untaken();
+        error.into_iter().for_each(|error| self.logging.warn_of_failure("take a connection over", error));
+        has_untaken
+    }
+
+    /// Keeps in mind whether a call failed because the application has closed a descriptor of the server's. If not, the failure is
+    /// logged.
+    pub(super) fn note_failure(&mut self, what: &str, error: &io::Error) {
+        if fastrack_sys::is_lost_fd(error) {
+            self.shortage.lost_descriptors = true;
+        } else {
+            self.logging.warn_of_failure(what, error);
+        }
+    }
+
+    pub fn set_lost_descriptors(&mut self) {
+        self.shortage.lost_descriptors = true;
+    }
+
+    /// Whether memory has run out since the last call of this. Frees what is not in use.
+    pub fn take_memory_shortage(&mut self) -> bool {
+        let lacks_memory = std::mem::take(&mut self.shortage.lacks_memory);
+        if lacks_memory {
+            self.read_bufs.release();
+        }
+        lacks_memory
+    }
+}
