@@ -47,15 +47,6 @@ module Fastrack
   # The CPUs that this process may use: those of its affinity mask (taskset(1), a cpuset), as far as the quota of its cgroup
   # and of those above goes, version 1 or 2 (cgroups(7)).
   class CPUs
-    # @param computing [Float]
-    # @return [Float] the same share of their time in which requests compute, but not so little that an app that only waits gets workers
-    #   without end
-    def self.share(computing) = computing.clamp(1 / 64.0, 1.0)
-
-    # @param computing [Float] see .share
-    # @return [Integer] workers that keep these CPUs busy: the more, the more they wait
-    def self.workers(cpus, computing) = (cpus / computing).round.clamp(1..)
-
     # @param affinity [Integer] sched_getaffinity(2), by Ruby
     # @param membership [String] see cgroups(7), /proc/[pid]/cgroup
     # @param root [String] where cgroups are mounted
