@@ -97,12 +97,13 @@ module Fastrack
       busy = others
       running = Mutex.new
       lambda do
-        next if busy.call || !running.try_lock
+        next if busy.call
 
+        # Thread#raise and Timeout must not leave it locked.
         begin
-          hook.call
+          hook.call if running.try_lock
         ensure
-          running.unlock
+          running.unlock if running.owned?
         end
       end
     end
