@@ -24,9 +24,9 @@ class Layers
     ORDER
     "crates/sys" => [[], <<~ORDER],
       proc_stat
-      app_user clock fatal_signals fd fd_limit memory process processors shared_memory signals stack thread_id
+      app_user clock fatal_signals fd fd_limit memory process shared_memory signals stack thread_id
       fd_passing heap_holes socket thread
-      own_descriptors priority sendfile stderr wakeup
+      own_descriptors sendfile stderr thread_turns wakeup
       poller
     ORDER
     "crates/engine" => [%w[fastrack_http fastrack_sys], <<~ORDER],

@@ -69,19 +69,12 @@ module Fastrack
     end
 
     def oob_gc
-      case @configuration.oobgc
-      when :auto
-        auto_gc
-      when true then OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
-      end
-    end
-
-    def auto_gc
+      choice = @configuration.oobgc or return
       EngineSettings.load(@configuration)
-      return AutoGC.new { @engine } if YoungHeap::KNOWN
+      return AutoGC.new { @engine } if choice == :auto && AutoGC.possible?
 
-      Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
-      nil
+      Log.line("OobGC=auto acts as OobGC=true: Ruby #{RUBY_VERSION} does not tell how full its heap is") if choice == :auto
+      OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
     end
 
     def memory_check

@@ -98,17 +98,12 @@ impl QueueHandle {
         self.flags.idle.others(self.place).count()
     }
 
-    /// How many other workers there are, dead or alive.
-    pub fn serving_others(&self) -> usize {
-        self.flags.serving.others(self.place).count()
-    }
-
     /// Whether there is any other worker, dead or alive.
     pub fn has_others(&self) -> bool {
         self.flags.serving.has_other(self.place)
     }
 
-    /// Of all workers, only one collects garbage at a time.
+    /// Makes this worker the one that collects garbage. False if any worker is already, be it this one.
     pub fn claim_collection(&self) -> bool {
         self.flags.claim_collection(std::process::id())
     }

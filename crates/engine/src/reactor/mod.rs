@@ -30,7 +30,6 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use fastrack_http::DateCache;
-use fastrack_sys::Processors;
 
 use crate::accept::Backlog;
 use crate::access_log::AccessLog;
@@ -117,12 +116,6 @@ pub(crate) struct Reactor {
     shed: u64,
     /// There was no memory for a request or a response.
     lacks_memory: bool,
-    /// Pauses of the application, in a row, each of which has left clients to others.
-    left_in_a_row: u32,
-    /// Pauses to come that are to have the usual priority.
-    usual_pauses: u32,
-    /// Counted before the first pause.
-    processors: Option<Processors>,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,
     /// A request has lasted so long that the helper took over.
@@ -167,9 +160,6 @@ impl Reactor {
             last_refusal: 0,
             shed: 0,
             lacks_memory: false,
-            left_in_a_row: 0,
-            usual_pauses: 0,
-            processors: None,
             app_is_running: false,
             long_request: false,
         }
