@@ -20,9 +20,9 @@ ORDER = {
   MODULES
   "crates/sys" => <<~MODULES,
     proc_stat
-    app_user clock fd fd_limit memory process processors shared_memory signals stack thread_id
+    app_user clock fd fd_limit memory process shared_memory signals stack thread_id
     fd_passing heap_holes socket thread
-    own_descriptors priority sendfile stderr wakeup
+    own_descriptors sendfile stderr thread_turns wakeup
     poller
   MODULES
   "crates/engine" => <<~MODULES,

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../lib/fastrack/memory/limit"
-require_relative "../../lib/fastrack/tune/forecast"
+require_relative "../../lib/fastrack/tune/report"
 require_relative "../../lib/fastrack/tune/trial"
 require_relative "../../lib/fastrack/tune/other_load"
 require "pty"
@@ -24,10 +24,8 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
   it "recommends three workers for an app whose workers take 150 MB on a dyno of 512 MB" do
     tune(dyno, "--memory", "512M") do |output, errors, status|
       expect([status, errors]).to eq([0, ""])
-      expect(output).to match(/a worker's own memory +\d+(\.\d+)? MB at the start, 1[45]\d MB warm, 1[45]\d MB at the end/)
-      expect(output).to match(/^ +3 +1 +4\d\d MB +\d+ .*<-$/)
-      expect(output).to match(/^ +4 +1 +[56]\d\d MB +\d+ .*does not fit$/)
-      expect(output).to match(/^3 workers: the memory allows 3, the CPUs \d+ \(requests compute \d+ % of their time\)$/)
+      expect(output).to match(/^  a worker's own: at the start +\d+(\.\d+)? MB\n  a worker's own: warm +1[45]\d MB\n  a worker's own: at the end +1[45]\d MB$/)
+      expect(output).to match(/^3 workers: the memory \(486 MB \(95 % of 512 MB\)\) allows 3, [\d.]+ CPUs \d+ \(requests compute \d+ % of their time\)$/)
       expect(output).to include("  max_workers 3\n", "  WEB_CONCURRENCY=3\n")
     end
   end
@@ -44,7 +42,7 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       expect([status, errors]).to eq([0, ""])
       found = JSON.parse(output)
       expect(found.fetch("recommendation").keys).to eq(%w[max_workers max_threads])
-      expect(found.fetch("rows").first.keys).to include("workers", "threads", "memory", "fits", "rate")
+      expect(found.fetch("measured").first.keys).to include("threads", "shared", "loaded", "rate", "cpu", "waiting")
       expect(File.readlines("#{dir}/paths", chomp: true).uniq.sort).to eq(%w[/a /b])
       expect(ProcessTable.alive?(File.read("#{dir}/master").to_i)).to be(false)
     end
@@ -84,17 +82,27 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
     end
   end
 
-  it "forecasts a worker per CPU for an app that computes, and more by the share of waiting" do
-    forecast = lambda do |figures|
-      result = Fastrack::Tune::Trial::Result.new(shared: 40 << 20, loaded: 60 << 20, **figures)
-      Fastrack::Tune::Forecast.new({ 1 => result }, memory: Fastrack::MemoryLimit.new(512 << 20, "here"), cpus: 2.0)
-    end
-    expect(forecast.call({ cpu: 0.01, waiting: 0.0 }).recommendation.workers).to eq(2)
-    waits = forecast.call({ cpu: 0.005, waiting: 0.01 })
-    expect([waits.by_cpus, waits.recommendation.workers]).to eq([6, 6])
+  # @param memory [Integer] megabytes
+  # @return [Hash{Symbol => Integer}] the advice for these figures of one thread, on 2 CPUs
+  def advice(cpu:, waiting:, memory: 4096, threads: 1)
+    figures = { shared: 40 << 20, loaded: 60 << 20, cpu: cpu, waiting: waiting, answers: {} }
+    measured = [1, threads].to_h { |count| [count, Fastrack::Tune::Trial::Result.new(**figures)] }
+    report = Fastrack::Tune::Report.new(measured, memory: Fastrack::MemoryLimit.new(memory << 20, "here"), cpus: 2.0)
+    JSON.parse(report.json, symbolize_names: true).fetch(:recommendation)
   end
 
-  # What it says that its advice must not rest on.
+  it "advises a worker per CPU for an app that computes, and more by the share of waiting, as far as memory allows" do
+    expect(advice(cpu: 0.01, waiting: 0.0)).to eq(max_workers: 2, max_threads: 1)
+    expect(advice(cpu: 0.005, waiting: 0.01)).to eq(max_workers: 6, max_threads: 1)
+    expect(advice(cpu: 0.005, waiting: 0.01, memory: 300)).to eq(max_workers: 4, max_threads: 1)
+  end
+
+  it "advises threads that were tried where memory allows too few workers" do
+    expect(advice(cpu: 0.005, waiting: 0.01, threads: 3)).to eq(max_workers: 6, max_threads: 1)
+    expect(advice(cpu: 0.005, waiting: 0.01, memory: 300, threads: 3)).to eq(max_workers: 2, max_threads: 3)
+  end
+
+  # Lines that say why the advice may be wrong.
   describe "in doubt" do
     app = <<~'RUBY'
       run(lambda do |env|
@@ -113,7 +121,7 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       output, errors, status = quick(app, "--paths", "/,/missing,/broken,/gone")
       expect([status, errors]).to eq([0, ""])
       expect(output.scan(/^FAILED: GET (\S+): (.*) \(\d+ times?\): left out$/)).to contain_exactly(%w[/missing 404], %w[/broken 500], ["/gone", "no answer"])
-      expect(output).to match(/^measured with 2 workers: \d+ requests$/).and include("  max_workers ")
+      expect(output).to match(/^measured with 2 workers:\n.*^  requests +\d+\n  failed +0$/m).and include("  max_workers ")
     end
 
     it "gives no advice where no path is left, and status 1" do
@@ -134,10 +142,9 @@ RSpec.describe "fastrack tune", once: "processes and figures" do
       expect(measured["answers"].transform_values(&:keys)).to eq("/" => ["200"], "/missing" => ["404"], "/gone" => ["none"])
     end
 
-    it "prints the recommended row and two on either side" do
-      output, = quick("run ->(_env) { sleep 0.05; [200, {}, []] }", "--cpus", "8")
-      rows = output.lines.grep(/^ +\d+ +1 +\d+ MB/)
-      expect([rows.size, rows.count { |row| row.include?("<-") }]).to match([3..5, 1])
+    it "prints a column for each number of threads" do
+      output, = quick("run ->(_env) { sleep 0.05; [200, {}, []] }", "--threads", "3")
+      expect(output).to match(/^  threads per worker +1 +3\n  requests +\d+ +\d+$/)
     end
 
     describe "on a machine that is busy with something else" do

@@ -223,6 +223,23 @@ RSpec.describe "MaxThreads" do
     end
   end
 
+  # As Thread#raise and Timeout may do.
+  it "runs a puma.rb's out_of_band after an exception has met its beginning" do
+    serve(threads: 3, options: { ConfigFile: "puma.rb" }, files: { "puma.rb" => <<~RUBY })
+      on_worker_boot do
+        TracePoint.new(:c_return) do |point|
+          next if point.method_id != :try_lock || File.exist?("met")
+
+          File.write("met", "")
+          raise "met"
+        end.enable
+      end
+      out_of_band { File.write("hooks", "ran\n") }
+    RUBY
+    eventually { server.get("/") && File.exist?(File.join(server.dir, "met")) }
+    eventually { server.get("/") && server.lines_of("hooks").any? }
+  end
+
   it "runs before_worker_shutdown though on_thread_exit calls exit" do
     serve(threads: 1, config: "on_thread_exit { exit }\nbefore_worker_shutdown { File.write('hooks', 'shutdown') }\n")
     expect(server.get("/").status).to eq(200)

@@ -39,11 +39,6 @@ pub fn monotonic_micros() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, micros)
 }
 
-/// The time that this thread has computed, in microseconds.
-pub fn thread_cpu_micros() -> u64 {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, micros)
-}
-
 fn micros(time: nix::sys::time::TimeSpec) -> u64 {
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec()).unwrap_or(0);

@@ -12,10 +12,8 @@ mod heap_holes;
 mod memory;
 mod own_descriptors;
 mod poller;
-mod priority;
 mod proc_stat;
 mod process;
-mod processors;
 mod sendfile;
 mod shared_memory;
 mod signals;
@@ -24,6 +22,7 @@ mod stack;
 mod stderr;
 mod thread;
 mod thread_id;
+mod thread_turns;
 mod wakeup;
 
 #[cfg(test)]
@@ -31,9 +30,7 @@ mod wakeup;
 mod patience;
 
 pub use app_user::{Access, AppUser};
-pub use clock::{
-    epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis, thread_cpu_micros,
-};
+pub use clock::{epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
 pub use fd::{
     borrow_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking, write_once,
 };
@@ -45,13 +42,11 @@ pub use heap_holes::fill_heap_holes;
 pub use memory::{append, reserve};
 pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};
-pub use priority::{take_short_turns, turn_of, LowPriority};
 pub use proc_stat::ProcStat;
 pub use process::{
     adopt_orphans, adopts_orphans, effective_user, exit_at_once, exported, is_alive, is_running, is_sibling,
     page_size, share_malloc_arena, trim_heap,
 };
-pub use processors::Processors;
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, Shareable, SharedMemory};
 pub use signals::{
@@ -67,4 +62,5 @@ pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
 pub use thread::spawn_thread;
 pub use thread_id::ThreadId;
+pub use thread_turns::{take_short_turns, turn_of};
 pub use wakeup::{Timer, Waker};

@@ -14,7 +14,7 @@ use std::ffi::c_int;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};
 
-use crate::ruby::{protect, system_error};
+use crate::ruby::system_error;
 
 pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     child_process::init(module)?;
@@ -25,7 +25,6 @@ pub(crate) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     module.define_singleton_method("release_stack", function!(fastrack_sys::release_stack, 0))?;
     module.define_singleton_method("share_malloc_arena", function!(fastrack_sys::share_malloc_arena, 0))?;
     module.define_singleton_method("replace_file", function!(replace_file, 2))?;
-    module.define_singleton_method("make_objects", function!(make_objects, 2))?;
     app_user::init(ruby, module)?;
     shared_queue::init(ruby, module)?;
     scoreboard::init(ruby, module)?;
@@ -41,19 +40,4 @@ fn replace_file(ruby: &Ruby, fd: c_int, with: c_int) -> Result<(), Error> {
     let replaced =
         unsafe { fastrack_sys::borrow_fd(with).and_then(|with| fastrack_sys::replace_fd(fd, with)) };
     replaced.map_err(|error| system_error(ruby, "a log file", &error))
-}
-
-/// `make_objects(count, slot_size)`: makes `count` objects in slots of `slot_size` bytes, and drops them. Half of what it takes
-/// in Ruby: no method call and no reference.
-fn make_objects(ruby: &Ruby, count: usize, slot_size: usize) -> Result<(), Error> {
-    // What a string takes of its slot besides its bytes: flags, class, length, and the NUL at the end.
-    const STRING: usize = 25;
-    let bytes = slot_size.saturating_sub(STRING) as _;
-    let make = || {
-        for _ in 0..count {
-            // SAFETY: under protect, and owning nothing; nobody refers to the string, whose bytes are not read.
-            let _ = unsafe { rb_sys::rb_str_new(std::ptr::null(), bytes) };
-        }
-    };
-    protect(make).map_err(|raised| raised.into_error(ruby))
 }

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # What Ruby tells of its garbage collector. These names are not promised: they come and go from one version to the next, and with the
-  # collector that is in use. One that is not there is what the caller gives for it.
+  # Figures of Ruby's garbage collector. Their names are not promised: they come and go from one version to the next, and with the
+  # collector in use. The caller gives a value for a missing one.
   module GCFigures
     module_function
 
@@ -13,14 +13,11 @@ module Fastrack
     def latest(key, otherwise = nil) = ask(otherwise) { GC.latest_gc_info(key) }
 
     # @param keys [Array<Symbol>]
-    # @yieldreturn [Hash] what a method of GC tells
+    # @yieldreturn [Hash] figures that a method of GC gives
     # @return [Boolean] whether all of them are there
     def tells?(*keys) = ask(false) { (keys - yield.keys).empty? }
 
-    # @return [Integer] nanoseconds of all collections; 0 where they are not measured
-    def time = ask(0) { GC.total_time }
-
-    # @yieldreturn what Ruby says. It raises for a name that it does not have, and where there is no such method
+    # @yieldreturn the figure. Ruby raises where it lacks the name or the method
     def ask(otherwise)
       yield || otherwise
     rescue ArgumentError, NoMethodError, NotImplementedError, TypeError

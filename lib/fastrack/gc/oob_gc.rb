@@ -3,16 +3,15 @@
 require_relative "figures"
 
 module Fastrack
-  # Out-of-band garbage collection: runs after a response has left, rather than during the next request.
+  # OobGC=true: collects garbage after every so many responses, instead of during the next request.
   #
-  # Before Ruby 3.4 it is a full collection every OobGCInterval requests, as in Rhebok. Since Ruby 3.4 Ruby can be told to leave
-  # full marks to us. Then there is a minor collection every OobGCInterval requests, and a full one only when Ruby says that it
-  # is due and no client waits. A worker that always has clients must not grow without bound: a due full mark is put off
-  # for as many requests as lie between two collections at most.
+  # Before Ruby 3.4 these are full collections, as in Rhebok. Ruby 3.4 and later can leave full marks to this class. Then the scheduled
+  # collections are minor ones, and a full one is made when Ruby says that it is due and no client waits. A worker that always has clients
+  # must not grow without bound: it puts a full mark off for as many requests as lie between two collections, at most.
   #
   # GC.start also collects after the app has called GC.disable, which stays in force.
   class OobGC
-    # Whether Ruby can leave full marks to us, and says when one is due.
+    # Whether Ruby can leave full marks to this class, and says when one is due.
     DEFERRABLE = GCFigures.tells?(:rgengc_allow_full_mark) { GC.config } && GCFigures.tells?(:need_major_by) { GC.latest_gc_info }
 
     # @param interval [Integer] requests between two collections

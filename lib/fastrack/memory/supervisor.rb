@@ -2,7 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "../process/proc_stat"
+require_relative "auto_workers"
 require_relative "limit"
 
 module Fastrack
@@ -116,7 +116,7 @@ module Fastrack
       @limit.used(@workers.each.to_a, **how)
     end
 
-    # How many workers fit, as measured in those that have served: (limit - what is not the workers' own) / what the largest has for itself.
+    # How many workers fit into the limit, if each takes as much as the largest one: see WorkerCount.by_memory.
     #
     # @return [Array(Integer, String), nil] workers, and the figures; nil before a worker has served
     def fit
@@ -125,7 +125,7 @@ module Fastrack
       return if own.empty? || handles.sum(&:requests).zero?
 
       rest = [used(exact: true) - own.sum, 0].max
-      [((@limit.bytes - rest) / own.max).clamp(0..),
+      [WorkerCount.by_memory(@limit.bytes, rest: rest, own: own.max),
        "limit #{@limit}, master and shared #{ProcessMemory.format(rest)}, each worker #{ProcessMemory.format(own.max)}"]
     end
 
@@ -254,118 +254,6 @@ module Fastrack
 
     def master
       ProcessMemory.format(ProcessMemory.resident(Process.pid).last)
-    end
-  end
-
-  # MaxWorkers=auto: adds workers while all are busy, as long as CPUs and memory allow. How many a CPU takes is measured: a worker
-  # that waits for a database for three quarters of its requests' time leaves room for three others.
-  class AutoWorkers
-    # Seconds between two looks while there are requests, and how many there are until a decision: 5 s.
-    SAMPLE = 0.25
-    SAMPLES = 20
-
-    # How many to begin with: each may come to take as much as the master, which has loaded the app.
-    #
-    # @param limit [MemoryLimit]
-    # @param cpus [Integer]
-    # @return [Array(Integer, String)] workers, and the figures
-    def self.start(limit, cpus)
-      used = limit.used([])
-      master = [ProcessMemory.resident(Process.pid).first, 1].max
-      allowed = ((limit.bytes - used) / master).clamp(1..)
-      [[cpus, allowed].min, "limit #{limit}, in use #{ProcessMemory.format(used)}, master #{ProcessMemory.format(master)}"]
-    end
-
-    # @return [Float] monotonic seconds when #step has something to do
-    attr_reader :due_at
-
-    # @param workers [Workers]
-    # @param guard [MemoryGuard]
-    # @param capacity [Float] CPUs
-    def initialize(workers, guard, capacity = CPUs.new.capacity)
-      @workers = workers
-      @guard = guard
-      @capacity = capacity
-      @due_at = 0.0
-      restart
-    end
-
-    # @param now [Float] monotonic seconds
-    def step(now)
-      # As seldom as the guard, while there are no requests.
-      @due_at = now + MemoryGuard::LOOKS.end
-      return restart if idle?
-
-      @due_at = now + SAMPLE
-      return restart unless settled?
-
-      @since, @before = now, clocks if @looks.zero?
-      look
-      return if @looks < SAMPLES
-
-      decide(now - @since)
-      restart
-    end
-
-    private
-
-    def restart
-      @looks = @busy = @all_busy = @waiting = 0
-    end
-
-    # New workers are still growing, and old ones still at work.
-    def settled?
-      handles = @workers.each.reject(&:mold?)
-      handles.size == @workers.size && handles.all?(&:serving?)
-    end
-
-    # Whether there was no request since it was asked last.
-    def idle?
-      before = @requests
-      @requests = @workers.each.map { |handle| [handle.pid, handle.requests] }
-      @requests == before && @workers.each.none?(&:busy?)
-    end
-
-    def look
-      busy = @workers.each.count(&:busy?)
-      @looks += 1
-      @busy += busy
-      @all_busy += 1 if busy >= @workers.size
-      @waiting = [@waiting, @workers.scoreboard.totals[:connections][:waiting]].max
-    end
-
-    # Seconds that each worker has computed, or waited for a CPU, which is a sign of too many.
-    def clocks
-      @workers.each.to_h do |handle|
-        [handle.pid, ProcStat.cpu_seconds(handle.pid) + ProcStat.queued_seconds(handle.pid)]
-      rescue SystemCallError
-        [handle.pid, 0]
-      end
-    end
-
-    def decide(seconds)
-      # One more is of use if all are busy half of the time.
-      return if @all_busy * 2 < SAMPLES
-
-      busy = @busy * seconds / SAMPLES
-      computing = CPUs.share(clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max } / busy)
-      by_cpus = CPUs.workers(@capacity, computing)
-      fit, by_memory = @guard.fit
-      size = [@workers.size + step_size, by_cpus, Option::Types::MOST_WORKERS, *fit].min
-      grow(size, "computing #{(computing * 100).round} % of their requests' time on #{format("%.4g", @capacity)} CPUs: " \
-                 "#{by_cpus}; #{by_memory}: #{fit}")
-    end
-
-    # From eight on a quarter more, if that many clients wait.
-    def step_size
-      (@workers.size / 4).clamp(1, [@waiting, 1].max)
-    end
-
-    def grow(size, figures)
-      return if size <= @workers.size
-
-      Log.line("workers auto: changing from #{@workers.size} to #{size} (all busy in #{@all_busy} of #{SAMPLES} looks; #{figures})")
-      @workers.size = size
     end
   end
 end

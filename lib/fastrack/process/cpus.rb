@@ -47,15 +47,6 @@ module Fastrack
   # The CPUs that this process may use: CPUs of the affinity mask (taskset(1), a cpuset), limited by the quotas of its cgroup and of the
   # groups above, version 1 or 2 (cgroups(7)).
   class CPUs
-    # @param computing [Float]
-    # @return [Float] `computing`, the share of their time in which requests compute, with a lower bound: an app that only waits must not
-    #   get workers without end
-    def self.share(computing) = computing.clamp(1 / 64.0, 1.0)
-
-    # @param computing [Float] see .share
-    # @return [Integer] workers that keep these CPUs busy; the more requests wait, the more workers
-    def self.workers(cpus, computing) = (cpus / computing).round.clamp(1..)
-
     # @param affinity [Integer] sched_getaffinity(2), by Ruby
     # @param membership [String] see cgroups(7), /proc/[pid]/cgroup
     # @param root [String] where cgroups are mounted

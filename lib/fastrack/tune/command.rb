@@ -7,19 +7,18 @@ require_relative "../error"
 require_relative "../memory/limit"
 require_relative "../process/cpus"
 require_relative "../text"
-require_relative "forecast"
 require_relative "report"
 require_relative "trial"
 
 module Fastrack
   module Tune
-    # `fastrack tune`: measures what the app's workers take, and says how many fit.
+    # `fastrack tune`: measures memory and CPU time of the app's workers, and advises a number of workers.
     class Command
       USAGE = <<~TEXT
         Usage: fastrack tune [options] [config.ru]
 
         Boots the app on a free loopback port, sends GET requests to it, and measures
-        memory and CPU time per worker. Prints how many workers fit.
+        memory and CPU time per worker. Prints the figures and a number of workers.
 
       TEXT
 
@@ -30,7 +29,7 @@ module Fastrack
 
       def initialize(arguments)
         @options = { paths: ["/"], seconds: 10.0, threads: 1 }
-        # By the options' long names, what their blocks return.
+        # The parser adds each option's value under its long name.
         rest = parser.parse(arguments.map(&:b), into: @options)
         @app_file = rest.shift
         raise Error, "only one app: #{Text.utf8(rest.join(" "))} is not expected" unless rest.empty?
@@ -43,7 +42,7 @@ module Fastrack
         raise Error, "tune needs /proc: it runs on Linux only" unless ProcessMemory.known?
 
         progress.puts("measuring for some #{(counts.size * @options[:seconds] * (1 + Trial::WARM_UP)).ceil} s") if progress.tty?
-        report = Report.new(forecast)
+        report = Report.new(measured, memory: memory, cpus: @options[:cpus] || CPUs.new.capacity)
         output.puts(@options[:json] ? report.json : report.text)
         0
       end
@@ -85,10 +84,8 @@ module Fastrack
 
       def counts = [1, @options[:threads]].uniq
 
-      def forecast
-        measured = counts.to_h { |threads| [threads, Trial.new(threads: threads, **trial_options).run] }
-        Forecast.new(measured, memory: memory, cpus: @options[:cpus] || CPUs.new.capacity)
-      end
+      # @return [Hash{Integer => Trial::Result}] by the number of threads per worker
+      def measured = counts.to_h { |threads| [threads, Trial.new(threads: threads, **trial_options).run] }
 
       def trial_options
         environment = @options[:environment] || ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "production"

@@ -5,21 +5,21 @@ require_relative "../log"
 
 module Fastrack
   module Tune
-    # Clients that get one path after the other, each on a connection of its own.
+    # Clients that request one path after the other, each client on a connection of its own.
     class Load
-      # Seconds of a request that are this client's.
+      # Seconds that the client itself takes for a request.
       OWN_TIME = 0.0005
 
       # Seconds that a response may take.
-      PATIENCE = 60
+      TIMEOUT = 60
 
-      # The share of a path's requests that may fail before it is no measure.
+      # Most failures of a path that still counts, as a share of its requests.
       FAILING = 0.05
 
-      # @return [Hash{String => Hash{Integer, nil => Integer}}] by path: how often it was answered with which status; nil: not at all
+      # @return [Hash{String => Hash{Integer, nil => Integer}}] by path, numbers of answers by status; nil stands for no answer
       attr_reader :answers
 
-      # Loads until the time is over.
+      # Returns when the time is over.
       def initialize(port, paths, clients:, seconds:)
         @port = port
         @paths = paths
@@ -30,23 +30,23 @@ module Fastrack
         Array.new(clients) { |number| Thread.new { client(number) } }.each(&:join)
       end
 
-      # @return [Boolean] also where there is no answer at all
+      # @param status [Integer, nil] nil if there was no answer
       def self.failure?(status) = status.nil? || status >= 400
 
       # @param statuses [Hash] as in #answers
-      # @return [String] "GET /x: 404 (12 times)", with what has failed
+      # @return [String] such as "GET /x: 404 (12 times)"; only failures are in it
       def self.describe(path, statuses)
         failed = statuses.select { |status, _| failure?(status) }
         "GET #{path}: #{failed.map { |status, count| "#{status || "no answer"} (#{Log.count(count, "time")})" }.join(", ")}"
       end
 
-      # @return [Integer] requests with an answer that is no failure
+      # @return [Integer] requests whose answer is no failure
       def requests = total - failures
 
       # @return [Integer] all others
       def failures = @answers.values.sum { |statuses| failed(statuses) }
 
-      # @return [Float] seconds that one of the requests has taken
+      # @return [Float] seconds of one of these requests, on average
       def mean = @time / requests
 
       # @return [Array<String>] paths of which too many requests have failed
@@ -66,7 +66,7 @@ module Fastrack
           path = @paths[index % @paths.size]
           status = get(http, path)
           note(path, status, now - started)
-          # An app that is not there would be asked as fast as this can.
+          # A client of an app that has gone would ask as fast as it can.
           sleep(0.01) unless status
         end
       ensure
@@ -83,8 +83,8 @@ module Fastrack
 
       def connection
         http = Net::HTTP.new("127.0.0.1", @port, nil)
-        http.open_timeout = http.read_timeout = PATIENCE
-        http.keep_alive_timeout = PATIENCE
+        http.open_timeout = http.read_timeout = TIMEOUT
+        http.keep_alive_timeout = TIMEOUT
         http.max_retries = 0
         http
       end

@@ -4,13 +4,13 @@ require_relative "../process/proc_stat"
 
 module Fastrack
   module Tune
-    # What other processes take of the machine's CPUs while something is measured (proc(5): /proc/stat, /proc/PID/stat). Interrupts are
-    # nobody's: those of the measured requests are among them.
+    # CPU time of other processes while something is measured (proc(5): /proc/stat, /proc/PID/stat). Interrupts do not count: those of
+    # the measured requests are among them.
     class OtherLoad
       # Fields of /proc/stat: user, nice, system and steal.
       TAKEN = [0, 1, 2, 7].freeze
 
-      # The share of the machine from which on it is worth a word.
+      # The share of the machine's CPUs that the report mentions.
       SHARE = 0.1
 
       # @return [Integer] the machine's CPUs
@@ -19,16 +19,16 @@ module Fastrack
       # @return [Array<String>] lines of proc(5)
       def self.machine_stat = File.readlines("/proc/stat")
 
-      # It begins.
+      # Begins to measure.
       #
-      # @param pid [Integer] the process whose descendants are no others, and itself
+      # @param pid [Integer] this process and its descendants are not the others
       def initialize(pid = Process.pid)
         @pid = pid
         @began = now
         @before = foreign
       end
 
-      # @return [Float] how many CPUs others have taken since then
+      # @return [Float] CPUs that the others have taken since then
       def cpus
         seconds = [now - @began, 0.01].max
         ((foreign - @before) / ProcStat::TICKS / seconds).clamp(0.0, OtherLoad.machine.to_f)
@@ -38,10 +38,10 @@ module Fastrack
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # Ticks of all that is not this process's family.
+      # @return [Integer] ticks of all processes outside of the family
       def foreign = OtherLoad.machine_stat.first.split.drop(1).values_at(*TAKEN).sum(&:to_i) - family
 
-      # Ticks of the living, and of their children that have ended.
+      # @return [Integer] ticks of the process and its descendants, and of their children that have ended
       def family
         rows = ProcStat.all
         children = rows.keys.group_by { |pid| rows[pid][1].to_i }

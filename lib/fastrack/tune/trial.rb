@@ -12,23 +12,29 @@ require_relative "other_load"
 
 module Fastrack
   module Tune
-    # One boot of the app under load, in a server of its own on a free port of the loopback interface.
+    # Boots the app in a server of its own, on a free port of the loopback interface, and loads it.
     class Trial
       COMMAND = File.expand_path("../../../exe/fastrack", __dir__)
 
-      # Workers that are measured: what two share shows only beside each other.
+      # Workers of the server. With one alone the kernel would not tell its own memory from memory that workers share.
       WORKERS = 2
 
-      # The part of the time that passes before it counts, and the least seconds of it.
+      # Time of the warm-up, as a share of the measured time. It lasts at least a second.
       WARM_UP = 0.3
 
-      # What the environment must not bring in.
+      # Variables of the environment that would change the server.
       CLEAN = %w[WEB_CONCURRENCY RAILS_MAX_THREADS PORT SERVER_STARTER_PORT LISTEN_FDS LISTEN_PID NOTIFY_SOCKET].to_h { |name| [name, nil] }.freeze
 
-      # Bytes: `shared` is the master's, with what workers share; a worker's own at `start`, when `warm`, and `loaded`. Seconds
-      # of one request: `cpu`, `waiting`. `growth`: bytes of a worker per 1000 requests. `answers`: see Load, also of the paths in
-      # `left_out`, which have failed. `others`: CPUs that other processes have taken meanwhile.
-      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :cpu, :waiting, :answers, :left_out, :others,
+      # Figures of the trial:
+      #
+      # - `shared`: bytes of the master, and those that workers share.
+      # - `start`, `warm`, `loaded`: bytes of the largest worker's own, after the boot, the warm-up and the load.
+      # - `growth`: bytes that a worker grows by in 1,000 requests.
+      # - `requests`, `failures`: answers below status 400, and all others. `rate`: requests per second.
+      # - `cpu`, `waiting`: seconds of one request.
+      # - `answers`: see Load; also those of the paths in `left_out`, which have failed.
+      # - `others`: CPUs that other processes have taken meanwhile.
+      Result = Struct.new(:shared, :start, :warm, :loaded, :growth, :requests, :failures, :rate, :cpu, :waiting, :answers, :left_out, :others,
                           keyword_init: true)
 
       def initialize(app_file:, config:, environment:, paths:, seconds:, threads:)
@@ -67,9 +73,9 @@ module Fastrack
         @workers = ProcStat.children(@pid).keys
       end
 
-      # The app may take two minutes to boot.
+      # Waits up to two minutes for the app to boot.
       #
-      # @return [Integer]
+      # @return [Integer] the server's port
       def await_port
         deadline = now + 120
         until log.include?("Fastrack is ready")
@@ -92,7 +98,7 @@ module Fastrack
           before = clocks
           load = load(@seconds)
           after = clocks
-          # What has failed has its share in all of these figures: they are taken again without it.
+          # Failed requests have their share in all of these figures. The figures are taken again without their paths.
           return result(load, start, warm, after.zip(before).map { |now, then_| now - then_ }, others) if @paths == paths
         end
       end
@@ -110,7 +116,7 @@ module Fastrack
 
       def nothing_left
         lines = @answers.map { |path, statuses| "  #{Load.describe(path, statuses)}" }
-        # What was not found, or was not allowed, the log does not know. It begins with a reason, which is that of all requests.
+        # The log tells nothing of statuses below 500. Its first lines name the reason of the first failure, and all may have the same.
         explains = @answers.values.flat_map(&:keys).any? { |status| status.nil? || status >= 500 }
         ["the app answers no request with a status below 400:", *lines, *(log.lines.first(30).join if explains)].join("\n")
       end
@@ -120,7 +126,7 @@ module Fastrack
         loaded = own
         waiting = load.mean - ((cpu + queued) / requests) - Load::OWN_TIME
         Result.new(shared: total - loaded.sum, start: start.max, warm: warm.max, loaded: loaded.max,
-                   growth: (loaded.sum - warm.sum) * 1000 / requests, requests: requests, failures: load.failures,
+                   growth: (loaded.sum - warm.sum) * 1000 / requests, requests: requests, failures: load.failures, rate: requests / @seconds,
                    cpu: cpu / requests, waiting: [waiting, 0].max, answers: @answers, left_out: @answers.keys - @paths, others: others.cpus)
       end
 
@@ -132,7 +138,7 @@ module Fastrack
         ProcessMemory.of(pid) || raise(Error, "the memory of process #{pid} cannot be looked at: has it ended, or is it another user's?\n#{log}")
       end
 
-      # Seconds in which the workers have computed, and in which they could have.
+      # @return [Array(Float, Float)] seconds that the workers have computed, and that they have waited for a CPU
       def clocks
         cpu = @workers.sum { |pid| ProcStat.cpu_seconds(pid) }
         [cpu, @workers.sum { |pid| ProcStat.queued_seconds(pid) }]
@@ -140,7 +146,7 @@ module Fastrack
         raise Error, "a worker has ended under load:\n#{log}"
       end
 
-      # It may take ten seconds to end.
+      # Ends the server, by force after ten seconds.
       def stop
         return unless @pid
 

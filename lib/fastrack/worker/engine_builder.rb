@@ -69,19 +69,12 @@ module Fastrack
     end
 
     def oob_gc
-      case @configuration.oobgc
-      when :auto
-        auto_gc
-      when true then OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
-      end
-    end
-
-    def auto_gc
+      choice = @configuration.oobgc or return
       EngineBuilder.load(@configuration)
-      return AutoGC.new { @engine } if YoungHeap::KNOWN
+      return AutoGC.new { @engine } if choice == :auto && AutoGC.possible?
 
-      Log.line("OobGC=auto has no effect: this Ruby does not tell how full its heap is")
-      nil
+      Log.line("OobGC=auto acts as OobGC=true: Ruby #{RUBY_VERSION} does not tell how full its heap is") if choice == :auto
+      OobGC.start(@gc_interval, -> { @engine.waiting? }, others)
     end
 
     def memory_check
@@ -97,12 +90,13 @@ module Fastrack
       busy = others
       running = Mutex.new
       lambda do
-        next if busy.call || !running.try_lock
+        next if busy.call
 
+        # Thread#raise and Timeout must not leave it locked.
         begin
-          hook.call
+          hook.call if running.try_lock
         ensure
-          running.unlock
+          running.unlock if running.owned?
         end
       end
     end

@@ -100,17 +100,12 @@ impl QueueHandle {
         self.flags.idle.others(self.member).count()
     }
 
-    /// The number of other workers, dead or alive.
-    pub fn serving_others(&self) -> usize {
-        self.flags.serving.others(self.member).count()
-    }
-
     /// Whether there is any other worker, dead or alive.
     pub fn has_others(&self) -> bool {
         self.flags.serving.has_other(self.member)
     }
 
-    /// Of all workers, only one collects garbage at a time.
+    /// Makes this worker the one that collects garbage. False if any worker is already, be it this one.
     pub fn claim_collection(&self) -> bool {
         self.flags.claim_collection(std::process::id())
     }

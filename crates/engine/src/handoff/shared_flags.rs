@@ -25,7 +25,7 @@ pub(super) struct SharedFlags {
     pub serving: MemberSet,
     /// The pids of the members.
     pub pids: [PidEntry; MEMBERS],
-    /// The process that collects garbage.
+    /// The process that collects garbage (OobGC=auto).
     collector: PidEntry,
 }
 
@@ -84,8 +84,8 @@ impl SharedFlags {
         }
     }
 
-    /// Has a process be the one that collects garbage, unless another one is, or it is already. One that was killed is
-    /// not, even before it is reaped.
+    /// Makes a process the one that collects garbage, if no living process is, not even this one. A killed process that its master has
+    /// not reaped yet is dead.
     pub fn claim_collection(&self, pid: u32) -> bool {
         self.collector.take(pid, |holder| holder == 0 || holder != pid && !is_alive(holder))
     }

@@ -57,7 +57,6 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use fastrack_http::DateCache;
-use fastrack_sys::Processors;
 
 use crate::accept::Backlog;
 use crate::admission::Threads;
@@ -113,12 +112,6 @@ pub(crate) struct Reactor {
     published: usize,
     /// Bytes of large bodies since the heap was trimmed.
     freed: usize,
-    /// Pauses of the application, in a row, each of which has left clients to others.
-    left_in_a_row: u32,
-    /// Pauses to come that are to have the usual priority.
-    usual_pauses: u32,
-    /// Counted before the first pause.
-    processors: Option<Processors>,
     /// The helper drives, so the application may fork meanwhile.
     app_is_running: bool,
     /// A request has lasted so long that the helper took over.
@@ -150,9 +143,6 @@ impl Reactor {
             date: DateCache::default(),
             published: 0,
             freed: 0,
-            left_in_a_row: 0,
-            usual_pauses: 0,
-            processors: None,
             app_is_running: false,
             long_request: false,
         }

@@ -9,7 +9,7 @@ mod wait;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, MutexGuard};
 
 use fastrack_sys::{Poller, Timer, Waker};
 
@@ -42,8 +42,6 @@ pub struct Engine {
     poller: Arc<Poller>,
     /// Who has the control may be there for longer than the engine.
     _waker: Option<Arc<Waker>>,
-    /// Not known before the first pause.
-    low_priority_is_allowed: OnceLock<bool>,
 }
 
 /// The reactor, locked by the application's thread.
@@ -123,7 +121,6 @@ impl Engine {
             lent_buffers,
             poller,
             _waker: waker,
-            low_priority_is_allowed: OnceLock::new(),
         })
     }
 

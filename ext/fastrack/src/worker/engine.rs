@@ -10,7 +10,7 @@ use magnus::{
     TypedData, Value,
 };
 
-use fastrack_engine::{Control, Engine, Finish, Forking, GcPause};
+use fastrack_engine::{Control, Engine, Finish, Forking};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
@@ -28,8 +28,6 @@ struct RubyEngine {
     engine: RefCell<Option<Engine>>,
     /// Whether the first thread is in `run`.
     running: Cell<bool>,
-    /// Between `begin_pause` and `end_pause`.
-    pause: Cell<Option<GcPause>>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
     /// It would keep descriptors open; None once the engine was released.
@@ -47,8 +45,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("serve", method!(RubyEngine::serve, 1))?;
     class.define_method("dismiss_threads", method!(RubyEngine::dismiss_threads, 0))?;
     class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
-    class.define_method("begin_pause", method!(RubyEngine::begin_pause, 1))?;
-    class.define_method("end_pause", method!(RubyEngine::end_pause, 0))?;
+    class.define_method("while_nobody_waits", method!(RubyEngine::while_nobody_waits, 0))?;
     class.define_method("while_forking", method!(RubyEngine::while_forking, 0))?;
     class.define_method("release", method!(RubyEngine::release, 0))?;
     define_control(class)
@@ -97,7 +94,6 @@ impl RubyEngine {
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
-            pause: Cell::new(None),
             app_settings,
             pid: std::process::id(),
         });
@@ -149,21 +145,14 @@ impl RubyEngine {
         self.control.is_closed() || self.engine.borrow().as_ref().is_none_or(Engine::is_alone)
     }
 
-    /// `begin_pause(urgent)`: whether this worker may collect garbage now, without keeping a client waiting; if it is `urgent`, some that
-    /// others will serve. Then `end_pause` must follow. For the calls after a response.
-    fn begin_pause(&self, urgent: bool) -> bool {
-        let pause = self.engine.borrow().as_ref().and_then(|engine| engine.begin_gc_pause(urgent));
-        let begins = pause.is_some();
-        if begins {
-            self.pause.set(pause);
-        }
-        begins
-    }
-
-    fn end_pause(&self) {
-        if let (Some(engine), Some(pause)) = (&*self.engine.borrow(), self.pause.take()) {
-            engine.end_gc_pause(pause);
-        }
+    /// `while_nobody_waits { collect }`: runs the block if no client has to wait for its end, and returns its result; else nil. For the
+    /// calls after a response.
+    fn while_nobody_waits(ruby: &Ruby, this: &Self) -> Result<Option<Value>, Error> {
+        let collect = ruby.block_proc()?;
+        let engine = this.own_engine(ruby)?;
+        let pause = engine.as_deref().and_then(Engine::begin_gc_pause);
+        // No exception leaves the block: the pause ends before it goes on.
+        pause.map(|_pause| collect.call(())).transpose()
     }
 
     /// Borrows the engine, with the GVL. No exception unwinds over the borrow: `with_app` returns exceptions as values.

@@ -1,57 +1,22 @@
-//! The priority of one thread among those that want a processor, and how long it has that in a row.
+//! How long a thread has a processor in a row.
 
 use std::time::Duration;
 
-/// The shortest that Linux knows. The usual turn is up to 3 ms.
+/// The shortest turn that Linux knows. The usual one lasts up to 3 ms.
 const SHORT_TURN: Duration = Duration::from_micros(100);
 
-/// The lowest there is (setpriority(2)): a seventieth of what a thread with the usual one gets beside it.
-const LOWEST: i32 = 19;
-
-/// Has the current thread compute only when a processor is idle, or nearly so, until this is dropped. Another thread must not drop it.
-#[derive(Debug)]
-pub struct LowPriority {
-    usual: i32,
-}
-
-impl LowPriority {
-    /// Whether a thread of this process can come back from it: in Linux, with `CAP_SYS_NICE` or an `RLIMIT_NICE` of 20 or more
-    /// (getrlimit(2)). Tried in a thread that ends then.
-    pub fn is_allowed() -> bool {
-        let comes_back = || LowPriority::take().is_some_and(|low| low.restore().is_some());
-        crate::spawn_thread("fastrack trial", comes_back).is_ok_and(|trial| trial.join().unwrap_or(false))
-    }
-
-    /// Only where that [is allowed](Self::is_allowed). None if the thread has it anyhow, or the system does not tell.
-    pub fn take() -> Option<Self> {
-        let usual = nice().filter(|usual| *usual < LOWEST)?;
-        set_nice(LOWEST)?;
-        Some(LowPriority { usual })
-    }
-
-    fn restore(&self) -> Option<()> {
-        set_nice(self.usual)
-    }
-}
-
-impl Drop for LowPriority {
-    fn drop(&mut self) {
-        let _ = self.restore();
-    }
-}
-
-/// Asks for short turns of the current thread on a processor. It gets them the sooner when it wakes up, also where all processors are
-/// busy: for a thread that computes little at a time. Linux 6.12 and later go by that, for ordinary threads
-/// (sched_setattr(2), `sched_runtime`); to others it means nothing.
+/// Asks for short turns of the current thread on a processor. A thread with short turns gets a processor sooner when it wakes up, also
+/// where all processors are busy. Linux 6.12 and later know such turns, for ordinary threads (sched_setattr(2), `sched_runtime`).
 ///
-/// Does nothing where a seccomp(2) filter is in place: that of a hardened systemd unit (`SystemCallFilter=~@resources`) kills who asks.
+/// Does nothing where a seccomp(2) filter is in place: the filter of a hardened systemd unit (`SystemCallFilter=~@resources`) kills a
+/// process that asks.
 pub fn take_short_turns() {
     if !turns::may_be_killed() {
         turns::set(SHORT_TURN);
     }
 }
 
-/// How long the turns of this process's thread with this number are, 0 for the current one. None where the system does not tell.
+/// The length of a thread's turns. `thread` is its number (gettid(2)), 0 the current thread. None where the system does not tell.
 pub fn turn_of(thread: u32) -> Option<Duration> {
     turns::get(thread)
 }
@@ -76,7 +41,7 @@ mod turns {
         attributes(thread).map(|its| its.sched_runtime).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
-    /// Whether a filter decides about system calls; by this file, because asking the kernel is also one (PR_GET_SECCOMP(2const)).
+    /// Whether a filter decides about system calls. The file tells without the system call PR_GET_SECCOMP(2const).
     pub fn may_be_killed() -> bool {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         !status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "0"))
@@ -105,23 +70,16 @@ mod turns {
     pub fn set(_turn: Duration) {}
 }
 
-// In Linux each thread has its own, and None is the current one; elsewhere a process has one.
-
-fn nice() -> Option<i32> {
-    rustix::process::getpriority_process(None)
-        .ok()
-        .filter(|_| cfg!(any(target_os = "linux", target_os = "android")))
-}
-
-fn set_nice(nice: i32) -> Option<()> {
-    rustix::process::setpriority_process(None, nice).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How long a thread's turns are before and after it has asked for short ones, and its priority.
+    /// In Linux each thread has a nice value of its own, and None is the current thread.
+    fn nice() -> Option<i32> {
+        rustix::process::getpriority_process(None).ok()
+    }
+
+    /// The length of a thread's turns and its nice value, before and after it has asked for short turns.
     fn asked(prepare: fn()) -> [(Option<Duration>, Option<i32>); 2] {
         let ask = move || {
             prepare();
