@@ -1,6 +1,6 @@
 //! Repeats the native part of a request, so that `bench/instructions` can count instructions.
 //!
-//! `requests hello|browser parse|respond|respond-anew TIMES`. respond-anew: no field has the same index as in the
+//! `requests hello|browser parse|respond|respond-anew TIMES`. With respond-anew, no field has the same index as in the
 //! previous response.
 
 use std::hint::black_box;

@@ -34,7 +34,7 @@ impl DateCache {
         // httpdate panics after the year 9999.
         let second = second.min(253_402_300_799);
         let date = httpdate::HttpDate::from(UNIX_EPOCH + Duration::from_secs(second));
-        // It fits, and allocates nothing: signal handlers also call this.
+        // Cannot fail: an IMF-fixdate has 29 bytes.
         let _ = write!(&mut self.text[..], "{date}");
         self.second = second;
     }

@@ -21,8 +21,8 @@ pub(super) fn init(module: RModule) -> Result<(), Error> {
     module.define_module_function("end_within", function!(end_within, 3))
 }
 
-/// `run { status }`: runs the block, then ends this process with the status that it has returned, as Ruby's fork does:
-/// at_exit hooks run. If the block ends in any other way (raise, throw, end of the thread), they do not.
+/// `run { status }`: runs the block, then ends this process with the returned status. As in Ruby's fork, at_exit hooks run. If
+/// the block ends in another way (raise, throw, end of the thread), no hooks run.
 ///
 /// Never returns and never raises: the frames below are the master's, and would clean up the master's resources.
 fn run(ruby: &Ruby) -> Result<(), Error> {
@@ -39,7 +39,7 @@ fn end_in_order(status: c_int) -> ! {
         unsafe { rb_exit(status as c_int) }
     }
     let mut state = 0;
-    // SAFETY: rb_exit raises SystemExit. rb_protect leaves that in place for ruby_stop, which does not return: no frame
+    // SAFETY: rb_exit raises SystemExit, which rb_protect leaves pending for ruby_stop. ruby_stop does not return: no frame
     // below is used again.
     unsafe {
         rb_protect(Some(exit), status as VALUE, &raw mut state);

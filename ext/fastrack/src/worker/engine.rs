@@ -30,7 +30,7 @@ struct RubyEngine {
     running: Cell<bool>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
-    /// It would keep descriptors open; None once the engine was released.
+    /// None after `release`, since a Forking keeps descriptors open.
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
     pid: u32,
@@ -69,7 +69,7 @@ fn define_control(class: RClass) -> Result<(), Error> {
     // Passes the backtraces of Ruby's threads to the watchdog, for the log. To be called on THREAD_DUMP_SIGNAL. False if the
     // watchdog has not asked for backtraces.
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
-    // Lets go of all connections without sending anything to any client: for a forked child.
+    // Closes this process's copies of all connections without sending anything. For a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
 
@@ -175,8 +175,8 @@ impl RubyEngine {
         (finish, app.take_pending())
     }
 
-    /// `release`: closes all descriptors of an engine that does not run any more, connections included, and ends its helper
-    /// thread. False if it still runs, or is another process's.
+    /// `release`: closes all descriptors of a stopped engine, including connections, and ends the helper thread. Returns false
+    /// if the engine is running, or belongs to another process.
     fn release(&self) -> bool {
         let Ok(mut engine) = self.engine.try_borrow_mut() else { return false };
         if std::process::id() != self.pid {

@@ -28,7 +28,7 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
-/// ServerPhase, generation, workers wanted, seconds for a stop, the other master's pid.
+/// Phase, generation, workers wanted, seconds for a stop, the other master's pid.
 type Server = (String, u64, usize, f64, Option<u32>);
 
 /// Number, signal, state, reason, the new master's pid.
