@@ -1,7 +1,7 @@
-//! The connections that are kept, their events and their deadlines.
+//! The connections that are parked, their events and their deadlines.
 //!
-//! Each has a place, whose key is its token in the poller. It keeps the place from its first wait to its end, also
-//! while it has been taken out to be worked on.
+//! Each connection has an entry, whose key is the connection's token in the poller. The entry stays from the first wait to the end of the
+//! connection, also while the connection is taken out to be worked on.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -17,32 +17,33 @@ use crate::conn::{Connection, Disk, Phase, Spooling};
 use crate::control::Control;
 use crate::scoreboard::{Count, Counters};
 
-/// Events handled without a request becoming ready, before others get a turn, and before the poller is asked for newer ones:
-/// each may bring a megabyte.
+/// Events handled without a request becoming ready, before other sources get a turn, and before the poller is asked for newer events.
+/// Each event may bring a megabyte.
 pub(super) const EVENTS_PER_TURN: usize = 16;
 
-/// The most memory that all incomplete bodies of a worker take, in bytes. Beyond that they go to files.
+/// The most memory that all incomplete bodies of a worker take, in bytes. Larger ones go to files.
 const BODY_MEMORY: usize = 64 * 1024 * 1024;
 
 /// The disk thread's token in the poller: greater than any key.
 const DISK: u64 = u32::MAX as u64;
 
 #[derive(Debug, Default)]
-struct Place {
-    /// None while it is taken out.
+struct Entry {
+    /// None while the connection is taken out.
     connection: Option<Box<Connection>>,
-    /// In milliseconds of the monotonic clock.
+    /// When the connection's time is over, in milliseconds of the monotonic clock.
     deadline: u64,
-    /// Its entry in `deadlines`, which may be earlier.
-    entry: Option<u64>,
-    /// An event is queued, or came while the connection was taken out.
+    /// The entry's deadline in `deadlines`, which may be earlier.
+    listed: Option<u64>,
+    /// An event is queued.
     queued: bool,
-    /// When that was polled, in milliseconds of the monotonic clock.
+    /// When the event was polled, in milliseconds of the monotonic clock.
     since: u64,
+    /// An event came while the connection was taken out.
     missed: bool,
     /// The event says that the client has shut down its sending side, or is gone.
     ended: bool,
-    /// The [memory](Connection::body_memory) of its body.
+    /// The [memory](Connection::body_memory) of the connection's body, in bytes.
     memory: usize,
     /// The poller reports when the socket can be written to.
     watches_output: bool,
@@ -54,7 +55,7 @@ struct Place {
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    places: Slab<Place>,
+    entries: Slab<Entry>,
     /// Deadlines with their keys. One that is put off stays here until then: a connection in use costs nothing.
     deadlines: BTreeSet<(u64, usize)>,
     poller: Poller,
@@ -64,7 +65,7 @@ pub(crate) struct Table {
     /// Keys of the connections that have events, and how many were handled since the last poll.
     events: VecDeque<usize>,
     handled: usize,
-    /// That of all incomplete bodies that are parked.
+    /// Memory of all incomplete bodies that are parked, in bytes.
     memory: usize,
     /// How many connections are parked in each phase.
     parked: [u64; Phase::ALL],
@@ -79,7 +80,7 @@ impl Table {
         let (poller, disk) = (Poller::new()?, Disk::new(spooling)?);
         poller.watch(disk.waker(), DISK)?;
         Ok(Table {
-            places: Slab::new(),
+            entries: Slab::new(),
             deadlines: BTreeSet::new(),
             poller,
             disk,
@@ -99,7 +100,7 @@ impl Table {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
     pub(super) fn disk(&self) -> &Disk {
@@ -154,7 +155,7 @@ impl Table {
             if event.token == DISK {
                 has_written = true;
             } else {
-                queue_event(&mut self.places, &mut self.events, key, event.ended, since);
+                queue_event(&mut self.entries, &mut self.events, key, event.ended, since);
             }
         }
         if has_written {
@@ -168,7 +169,7 @@ impl Table {
     }
 
     pub(super) fn queue_event(&mut self, key: usize) {
-        queue_event(&mut self.places, &mut self.events, key, false, self.polled_at);
+        queue_event(&mut self.entries, &mut self.events, key, false, self.polled_at);
     }
 
     /// Takes out the connection with the first event; with the time when that came, and whether its client has ended.
@@ -184,15 +185,15 @@ impl Table {
     }
 
     fn take_event(&mut self, key: usize) -> Option<(Box<Connection>, u64, bool)> {
-        let place = self.places.get_mut(key)?;
-        place.queued = false;
-        let Some(connection) = place.connection.take() else {
-            place.missed = true;
+        let entry = self.entries.get_mut(key)?;
+        entry.queued = false;
+        let Some(connection) = entry.connection.take() else {
+            entry.missed = true;
             return None;
         };
-        self.memory -= std::mem::take(&mut place.memory);
-        take_from(&mut self.parked, place);
-        Some((connection, place.since, std::mem::take(&mut place.ended)))
+        self.memory -= std::mem::take(&mut entry.memory);
+        take_from(&mut self.parked, entry);
+        Some((connection, entry.since, std::mem::take(&mut entry.ended)))
     }
 
     /// Keeps a connection until an event or its deadline. One that the kernel cannot watch (ENOSPC, ENOMEM) is kept all the
@@ -211,17 +212,17 @@ impl Table {
         if let Some(write) = (phase == Phase::Body).then(|| connection.begin_write(key)).flatten() {
             self.disk.begin(write, control);
         }
-        let Some(place) = self.places.get_mut(key) else { return Ok(()) };
-        let has_event = std::mem::take(&mut place.missed) || connection.needs_another_turn();
-        place.memory = connection.body_memory();
-        self.memory += place.memory;
-        place.connection = Some(connection);
-        place.phase = Some(phase);
+        let Some(entry) = self.entries.get_mut(key) else { return Ok(()) };
+        let has_event = std::mem::take(&mut entry.missed) || connection.needs_another_turn();
+        entry.memory = connection.body_memory();
+        self.memory += entry.memory;
+        entry.connection = Some(connection);
+        entry.phase = Some(phase);
         self.parked[phase as usize] += 1;
-        place.deadline = deadline;
-        if place.entry.is_none_or(|entry| deadline < entry) {
-            if let Some(entry) = place.entry.replace(deadline) {
-                self.deadlines.remove(&(entry, key));
+        entry.deadline = deadline;
+        if entry.listed.is_none_or(|listed| deadline < listed) {
+            if let Some(listed) = entry.listed.replace(deadline) {
+                self.deadlines.remove(&(listed, key));
             }
             self.deadlines.insert((deadline, key));
         }
@@ -237,11 +238,11 @@ impl Table {
             None => self.insert(connection, control)?,
         };
         let sending = phase == Phase::Sending;
-        if let Some(place) = self.places.get_mut(key).filter(|place| place.watches_output != sending) {
-            if !place.unwatched {
+        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.watches_output != sending) {
+            if !entry.unwatched {
                 self.poller.watch_output(connection.as_fd(), key as u64, sending)?;
             }
-            place.watches_output = sending;
+            entry.watches_output = sending;
         }
         Ok(key)
     }
@@ -249,15 +250,15 @@ impl Table {
     /// Asks again for those connections that the kernel could not watch. It reports what has come meanwhile.
     fn watch_again(&mut self) {
         for key in self.unwatched.take_due() {
-            let Some(place) = self.places.get_mut(key).filter(|place| place.unwatched) else { continue };
-            let Some(connection) = &place.connection else {
+            let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.unwatched) else { continue };
+            let Some(connection) = &entry.connection else {
                 self.unwatched.add_again(key);
                 continue;
             };
-            place.unwatched = self.poller.watch(connection.as_fd(), key as u64).is_err();
-            if place.unwatched {
+            entry.unwatched = self.poller.watch(connection.as_fd(), key as u64).is_err();
+            if entry.unwatched {
                 self.unwatched.add_again(key);
-            } else if place.watches_output {
+            } else if entry.watches_output {
                 // The kernel has it by now, and needs no memory for a change.
                 let _ = self.poller.watch_output(connection.as_fd(), key as u64, true);
             }
@@ -265,8 +266,8 @@ impl Table {
     }
 
     fn insert(&mut self, connection: &mut Connection, control: &Control) -> io::Result<usize> {
-        let place = self.places.vacant_entry();
-        let key = place.key();
+        let entry = self.entries.vacant_entry();
+        let key = entry.key();
         let unwatched = match self.poller.watch(connection.as_fd(), key as u64) {
             Err(error) if fastrack_sys::is_shortage(&error) => {
                 self.unwatched.add(key, error);
@@ -274,25 +275,25 @@ impl Table {
             }
             watched => watched.map(|()| false)?,
         };
-        place.insert(Place { unwatched, ..Place::default() });
+        entry.insert(Entry { unwatched, ..Entry::default() });
         connection.key = Some(key);
         control.track_fd(connection.raw_fd());
         Ok(key)
     }
 
     pub(super) fn take(&mut self, key: usize) -> Option<(Box<Connection>, u64)> {
-        let place = self.places.get_mut(key)?;
-        let connection = place.connection.take()?;
-        self.memory -= std::mem::take(&mut place.memory);
-        take_from(&mut self.parked, place);
-        Some((connection, place.deadline))
+        let entry = self.entries.get_mut(key)?;
+        let connection = entry.connection.take()?;
+        self.memory -= std::mem::take(&mut entry.memory);
+        take_from(&mut self.parked, entry);
+        Some((connection, entry.deadline))
     }
 
     /// Removes a connection that is taken out and about to be closed.
     pub(super) fn remove(&mut self, connection: &Connection) {
         let Some(key) = connection.key else { return };
-        if let Some(entry) = self.places.try_remove(key).and_then(|place| place.entry) {
-            self.deadlines.remove(&(entry, key));
+        if let Some(listed) = self.entries.try_remove(key).and_then(|entry| entry.listed) {
+            self.deadlines.remove(&(listed, key));
         }
         // A close leaves it in the set if another process has a copy (epoll(7)). It fails only if it is not there.
         let _ = self.poller.remove(connection.as_fd());
@@ -315,8 +316,8 @@ impl Table {
     /// The key of the connection with the earliest deadline, if that is not after `latest`.
     pub(super) fn due(&mut self, latest: u64) -> Option<usize> {
         while let Some((time, key)) = self.deadlines.first().copied().filter(|(time, _)| *time <= latest) {
-            let place = self.places.get(key)?;
-            if place.connection.is_some() && place.deadline <= time {
+            let entry = self.entries.get(key)?;
+            if entry.connection.is_some() && entry.deadline <= time {
                 return Some(key);
             }
             self.correct_entry(time, key);
@@ -329,9 +330,9 @@ impl Table {
         let mut next = (0, 0);
         while self.has_any_in(phases) {
             let (time, key) = *self.deadlines.range(next..).next()?;
-            let place = self.places.get(key)?;
-            if place.phase.is_some_and(|phase| phases.contains(&phase)) {
-                if place.deadline <= time {
+            let entry = self.entries.get(key)?;
+            if entry.phase.is_some_and(|phase| phases.contains(&phase)) {
+                if entry.deadline <= time {
                     return Some(key);
                 }
                 self.correct_entry(time, key);
@@ -345,38 +346,38 @@ impl Table {
         phases.iter().any(|phase| self.parked[*phase as usize] > 0)
     }
 
-    /// Gives a connection the entry of its own deadline. One that is taken out gets a new one when it comes back.
+    /// Gives a connection an entry of its own deadline in `deadlines`. A connection that is taken out gets a new one when it comes back.
     fn correct_entry(&mut self, time: u64, key: usize) {
         self.deadlines.remove(&(time, key));
-        let Some(place) = self.places.get_mut(key) else { return };
-        place.entry = place.connection.is_some().then_some(place.deadline);
-        if let Some(deadline) = place.entry {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        entry.listed = entry.connection.is_some().then_some(entry.deadline);
+        if let Some(deadline) = entry.listed {
             self.deadlines.insert((deadline, key));
         }
     }
 
     pub(super) fn connections(&self) -> impl Iterator<Item = &Box<Connection>> {
-        self.places.iter().filter_map(|(_, place)| place.connection.as_ref())
+        self.entries.iter().filter_map(|(_, entry)| entry.connection.as_ref())
     }
 
     pub(super) fn keys(&self) -> Vec<usize> {
-        self.places.iter().filter(|(_, place)| place.connection.is_some()).map(|(key, _)| key).collect()
+        self.entries.iter().filter(|(_, entry)| entry.connection.is_some()).map(|(key, _)| key).collect()
     }
 }
 
-/// The connection of a place was taken out.
-fn take_from(parked: &mut [u64; Phase::ALL], place: &mut Place) {
-    if let Some(phase) = place.phase.take() {
+/// The connection of an entry was taken out.
+fn take_from(parked: &mut [u64; Phase::ALL], entry: &mut Entry) {
+    if let Some(phase) = entry.phase.take() {
         parked[phase as usize] -= 1;
     }
 }
 
 /// Queues at most one event of each connection: a client that sends without a pause would have more and more of them.
-fn queue_event(places: &mut Slab<Place>, events: &mut VecDeque<usize>, key: usize, ended: bool, since: u64) {
-    let Some(place) = places.get_mut(key) else { return };
-    place.ended |= ended;
-    if !std::mem::replace(&mut place.queued, true) {
-        place.since = since;
+fn queue_event(entries: &mut Slab<Entry>, events: &mut VecDeque<usize>, key: usize, ended: bool, since: u64) {
+    let Some(entry) = entries.get_mut(key) else { return };
+    entry.ended |= ended;
+    if !std::mem::replace(&mut entry.queued, true) {
+        entry.since = since;
         events.push_back(key);
     }
 }

@@ -43,14 +43,14 @@ fn an_event_that_comes_too_late_says_nothing_of_the_next_one_in_its_place() {
     let (mut table, control) = table();
     let (_one, key) = connected(&mut table, &control, 1);
     for _ in 0..2 {
-        queue_event(&mut table.places, &mut table.events, key, true, 7);
+        queue_event(&mut table.entries, &mut table.events, key, true, 7);
     }
     assert_eq!(table.events(), 1);
     let (connection, _) = table.take(key).expect("parked");
     table.remove(&connection);
     let (_other, same) = connected(&mut table, &control, 1);
     assert_eq!((same, table.next_event().expect("an event").2), (key, false));
-    queue_event(&mut table.places, &mut table.events, key, true, 7);
+    queue_event(&mut table.entries, &mut table.events, key, true, 7);
     assert_eq!(table.events(), 1);
 }
 
