@@ -21,5 +21,5 @@ esac
 shift
 [ $# = 0 ] || specs=("$@")
 
-# Left out is what is tagged :quiet: it measures what the collector takes itself, or would last for ever.
+# Examples tagged :quiet are left out: they measure the collector itself, or would last for ever.
 FASTRACK_GC=$mode exec bash "$repo/bin/lib/specs.sh" --tag ~quiet ${specs[@]+"${specs[@]}"}
