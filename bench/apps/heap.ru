@@ -5,7 +5,7 @@ require "tempfile"
 # An app with the heap of a large Rails app: two million live objects, and about 1 MB of garbage per request. A twentieth of
 # what a request makes is kept for the next 500, as caches do, so that objects grow old before they die.
 #
-# What the garbage collector did, in requests and outside, goes to a file that all workers have; /gc tells.
+# The garbage collector's work, in requests and outside, goes to a file that all workers share; /gc prints it.
 live = Array.new(500_000) { |number| [number.to_s, [number], "record #{number}"] }
 recent = Array.new(500)
 file = Tempfile.new("fastrack-bench").tap(&:unlink)

@@ -86,7 +86,7 @@ module SoakApp
     [200, { "content-type" => "text/plain", "content-length" => body.bytesize.to_s }, [body]]
   end
 
-  # What hooks do, which depends on the files that are there.
+  # The hooks: files say whether they hang or fail.
   def hook(name)
     sleep if File.exist?(File.join(DIR, "hang_#{name}"))
     raise "told to fail" if File.exist?(File.join(DIR, "fail_#{name}"))

@@ -36,7 +36,7 @@ module Bench
       loaded.call(request.env)
     end
 
-    # What a config.ru sees, of which these use only `run`.
+    # A config.ru's words. The apps of the benchmark use only `run`.
     class Builder
       attr_reader :app
 

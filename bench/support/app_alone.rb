@@ -6,12 +6,12 @@ require "open3"
 require "tmpdir"
 
 module Bench
-  # What an app costs without a server: the CPU time of a call, where as many processes make calls as a server would have
+  # The cost of an app without a server: the CPU time of a call, where as many processes make calls as a server would have
   # workers, so that caches and cores are shared as they are with a server. No server can answer more requests than the cores
   # have time for its app.
   module AppAlone
     PROGRAM = File.expand_path("app_alone/call.rb", __dir__)
-    # What CALLER prints when it has warmed up.
+    # call.rb prints this when it has warmed up.
     READY = "ready\n"
     private_constant :PROGRAM, :READY
 

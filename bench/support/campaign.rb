@@ -17,7 +17,7 @@ module Bench
     AMONG_ITSELF = %w[gc-heap].freeze
     # Workloads that compare several threads with one, by their kind.
     THREADS_TO_ONE = %w[page].freeze
-    # Those whose apps are measured without a server, too, by their kind.
+    # Workloads whose apps are measured without a server, too, by their kind.
     ALONE = %w[profile].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"

@@ -23,7 +23,7 @@ module Bench
 
     # @param endpoints [Array<Endpoint::Tcp>] over which the clients are shared out
     # @param connections [Integer] clients
-    # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
+    # @param paths [Hash{String => Integer}] the requests' paths, and the weight of each
     # @param request_files [Array<String>] paths of the bytes to send instead, one for each of `paths`, which then are but names
     # @param pipeline [Integer] how many requests a client sends at once, before it waits for all of their answers; latencies are those
     #   of all together

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # What bench/run does with its command line.
+  # Runs bench/run's command line.
   class CommandLine
     RESULTS = File.expand_path("../results", __dir__)
     private_constant :RESULTS

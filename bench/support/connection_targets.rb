@@ -3,7 +3,7 @@
 require_relative "app_alone"
 
 module Bench
-  # What Fastrack has to reach in the workloads that are about connections, in every lane.
+  # Fastrack's targets in the workloads about connections, in every lane.
   module ConnectionTargets
     # One figure of the medians of Fastrack: measurement, words, limit, whether that is the least.
     FIGURES = {
@@ -26,7 +26,7 @@ module Bench
       ],
       "slow" => [
         ["rps_kept", "requests/s beside slow clients, to those without", 0.95, true],
-        # What the cores' other users cost at worst; a request that waits for the slow reader takes seconds.
+        # The cores' other users cost so much at worst; a request that waits for the slow reader takes seconds.
         ["max_beside_ms", "longest latency in ms beside a huge answer", 100.0, false]
       ],
       "overload" => [

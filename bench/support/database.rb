@@ -60,7 +60,7 @@ module Bench
       end
     end
 
-    # Asks it to disconnect whoever is there and to end, and ends it by force when it does not.
+    # Asks PostgreSQL to disconnect its clients and to end, and ends it by force when it does not.
     def stop
       signal(:INT)
       deadline = now + STOP

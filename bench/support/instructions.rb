@@ -111,7 +111,7 @@ module Bench
     end
   end
 
-  # What a request may take, in instructions.
+  # The limits of a request's instructions.
   module InstructionTargets
     # The figures that were published last: a lane's, and what a whole hello request takes, garbage collection included, which is what
     # the native part is compared with.

@@ -11,7 +11,7 @@ module Bench
     NAMES = %w[system rack3 ruby34 ruby40 rack32].freeze
     ROOT = File.expand_path("../..", __dir__)
     ENTRY = File.join(ROOT, "bin/lane")
-    # What the reports say about a lane; the gems whose versions are worth knowing.
+    # Prints the versions of Ruby and gems that the reports name.
     FACTS = <<~'RUBY'
       versions = %w[rack rackup unicorn puma thin rails roda].to_h do |name|
         [name, Gem::Specification.find_all_by_name(name).map(&:version).max&.to_s]

@@ -4,7 +4,7 @@ require "etc"
 require "open3"
 
 module Bench
-  # What the measurements were made on.
+  # The machine of the measurements.
   module Machine
     # @return [Hash{String => Object}] CPU, cores, kernel, and the version of nginx
     def self.facts

@@ -59,7 +59,7 @@ module Bench
       exact(SUM, "55"), exact(SUM, "75", verb: "POST", headers: PLAIN, body: "20"),
       exact(SUM, "75", verb: "POST", headers: PLAIN, body: "20", chunked: true)
     ].freeze
-    # What is asked; see Measurements::Profile for the rest.
+    # The requests of each profile; see Measurements::Profile for the rest.
     PROFILES = {
       "baseline" => [BASELINE, {}],
       "pipelined" => [[exact("/pipeline", "ok")], { pipeline: 16 }],

@@ -14,7 +14,7 @@ module Bench
     STOP = 10
     # Seconds between two looks at whether it has started or ended.
     STEP = 0.02
-    # What would make a server act otherwise than its command says.
+    # Variables that would change a server's settings.
     CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RACK_HANDLER RAILS_ENV RUBYOPT SERVER_STARTER_PORT LISTEN_FDS]
             .to_h { |name| [name, nil] }.freeze
     # Descriptors that a process of it may have open, where the machine's own limit allows it: a server is not to be judged
@@ -114,7 +114,7 @@ module Bench
       end
     end
 
-    # What it wrote last, without the lines of a Ruby backtrace, which come after the message.
+    # The server's last lines, without those of a Ruby backtrace.
     def last_words
       lines = File.exist?(@log) ? File.read(@log).scrub.lines.map(&:strip) : []
       told = lines.reject { |line| line.empty? || line.start_with?("from ") }

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # What the best of all servers would do: a simulation of so many workers that take their requests from a single queue,
+  # The best of all servers: a simulation of so many workers that take their requests from a single queue,
   # first come, first served, and lose no time between them.
   #
   # No worker idles while a request waits, and which worker a connection belongs to means nothing. The clients are those

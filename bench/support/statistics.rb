@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Bench
-  # What is made of the rounds' measurements.
+  # Medians and ratios of the rounds' measurements.
   module Statistics
     # Measurements whose ratios are reported.
     RATIOS = %w[rps cpu_us p50_ms p95_ms p99_ms p999_ms pss_mb_after_2000 pss_mb_after_50000

@@ -3,7 +3,7 @@
 require_relative "connection_targets"
 
 module Bench
-  # What Fastrack has to reach in a run.
+  # Fastrack's targets in a run.
   module Targets
     # One target and what came out. `limit` is the highest value (for requests per second: the lowest) that reaches it;
     # `value` is nil when the run has no such measurement; `most` is what the best of servers could reach, where that is known.
@@ -32,7 +32,7 @@ module Bench
     MEMORY_TO_UNICORN = { "system" => [2_000, 50_000], "rack3" => [2_000, 50_000] }.freeze
     MEMORY_GROWTH = [[2_000, 50_000], [50_000, 100_000]].freeze
     ROUNDS = 5
-    # What the targets are for, where it is not Fastrack as it comes: by kind of workload.
+    # The variant of Fastrack that the targets are for, by kind of workload.
     OWN = {
       **%w[mix-threads page profile].to_h { |kind| [kind, "fastrack-threads"] },
       "gc-heap" => "fastrack-oobgc-auto", "overload" => "fastrack-max-queue-time"

@@ -4,7 +4,7 @@ require_relative "bystanders"
 require_relative "closed_loop"
 
 module Bench
-  # What a measurement has to work with: a server that runs, and clients for it.
+  # A running server and clients for it, for a measurement.
   class TestBed
     # @return [Workload]
     attr_reader :workload

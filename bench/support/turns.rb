@@ -3,7 +3,7 @@
 require "fiber"
 
 module Bench
-  # Has measurements of several servers take turns. Each goes on until it waits for its next turn, or is over: one that never waits
+  # Lets measurements of several servers take turns. Each goes on until it waits for its next turn, or is over: one that never waits
   # is over before the next one begins. What a server is compared by was measured within seconds then, as a machine's speed may change
   # within minutes.
   module Turns
@@ -13,7 +13,7 @@ module Bench
     # Called in a measurement.
     def self.await = Fiber.yield
 
-    # The same: what is measured in so many turns. One alone is not waited for.
+    # Measures in so many turns. One alone does not wait.
     #
     # @yieldreturn [Object] what a turn comes to
     # @return [Array<Object>]
@@ -45,7 +45,7 @@ module Bench
       left.each_value { |fiber| give_up(fiber) }
     end
 
-    # What it has started it stops.
+    # The measurement stops its own server.
     def self.give_up(fiber)
       fiber.raise(Over) if fiber.alive?
     rescue Over, FiberError

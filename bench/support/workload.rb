@@ -6,7 +6,7 @@ require_relative "measurements/load"
 require_relative "request"
 
 module Bench
-  # What is asked of the servers: an app, a request, and the way from the load generator to them.
+  # A workload of the servers: an app, a request, and the way from the load generator to them.
   class Workload
     APPS = File.expand_path("../apps", __dir__)
 

@@ -43,7 +43,7 @@ module Bench
     POST = Request.new(verb: "POST", body: "x" * 65_536,
                        headers: { "Content-Type" => "application/octet-stream" })
 
-    # What a request costs.
+    # The cost of a request.
     REQUESTS = [
       Workload.new("hello-nginx", title: "Hello over a unix socket behind nginx",
                                   app: "hello.ru", front: :nginx, servers: HELLO_SERVERS),
@@ -92,7 +92,7 @@ module Bench
     HALF_NEW = "saturated, half of the clients connect anew for each"
     private_constant :FAST, :MIX_SERVERS, :THREADED_SERVERS, :BURN, :WAIT, :HALF_NEW
 
-    # What becomes of connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
+    # Kept, new, slow and idle connections. Pauses of 40 and 100 ms give 16 clients a load of 65 % and of 30 %.
     CONNECTIONS = [
       kept_alive("keepalive", "Hello over kept-alive TCP", "hello.ru", Measurements::Load.new("keepalive"),
                  stretch: 0.5, servers: %w[nginx fastrack puma unicorn]),
@@ -146,7 +146,7 @@ module Bench
     end
     private_class_method :heap
 
-    # What garbage collection does to latencies.
+    # The effect of garbage collection on latencies.
     COLLECTIONS = [
       heap("gc-heap", "saturated", nil, 2), heap("gc-heap-70", "70 % load", 11.0, 3), heap("gc-heap-50", "50 % load", 17.8, 4),
       heap("gc-heap-30", "30 % load", 31.3, 6)

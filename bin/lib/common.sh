@@ -8,7 +8,7 @@ say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { say "$@"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# What has to be known about Ruby, by one start of it: sets the variables that facts.rb prints. missing_gems are those of
+# Sets the variables that facts.rb prints, by one start of Ruby. missing_gems are those of
 # the arguments, names of features, that Ruby does not find; cargo is a path or nothing.
 # shellcheck disable=SC2034
 ruby_facts() {

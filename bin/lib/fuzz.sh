@@ -22,7 +22,7 @@ if ! have c++; then
   exit
 fi
 
-# What libFuzzer needs to see where the code goes, as cargo-fuzz passes it. With a target named, build scripts and
+# libFuzzer needs these flags to see where the code goes. cargo-fuzz passes the same. With a target named, build scripts and
 # macros do without.
 host=$(rustc -vV | sed -n 's/^host: //p')
 flags=(-Cpasses=sancov-module)
@@ -37,7 +37,7 @@ for target in "${targets[@]}"; do
   mkdir "$scratch/$target"
   seeds=("$fuzz/seeds/$target")
   [ -e "${seeds[0]}" ] || seeds=("$fuzz/seeds/head")
-  # What was found is printed in base64, so that it is in the log of whoever sees the failure.
+  # The input is printed in base64, so that the log of the failure has it.
   if "$repo/target/fuzz/$host/release/$target" -max_total_time="$seconds" -max_len=512 -print_final_stats=1 -verbosity=0 \
     -artifact_prefix="$scratch/" "$scratch/$target" "${seeds[@]}" >"$scratch/log" 2>&1; then
     say "$target, $(sed -n 's/^stat::number_of_executed_units: *//p' "$scratch/log") runs, nothing found"

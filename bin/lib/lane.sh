@@ -13,7 +13,7 @@ unavailable() { say "lane $lane is not to be had here: $*"; exit $lane_unavailab
 
 lane_suite() { case $lane in rack32) echo forky ;; *) echo trixie ;; esac; }
 
-# What makes the root.
+# The scripts that make the root.
 lane_scripts() {
   echo "$repo/bin/lib/lane-root.sh"
   [ "$(lane_suite)" != forky ] || echo "$repo/bin/lib/lane-yjit.sh"
@@ -26,7 +26,7 @@ make_root() {
   [ "$(lane_suite)" != forky ] || unshare -m bash "$repo/bin/lib/lane-yjit.sh" "$1" "$(rustc --print sysroot)"
 }
 
-# What must be so before a root is worth an attempt.
+# The needs of a root, looked at before the attempt to make one.
 can_have_root() {
   [ "$(uname)" = Linux ] || unavailable "it takes Linux"
   [ "$(id -u)" = 0 ] || unavailable "it takes root, for chroot(2) and mount(2)"
@@ -48,7 +48,7 @@ ensure_root() {
   root=$(lane_root)
   log=$root.log
   mkdir -p "$lane_cache"
-  # One for each root: whoever has his does not wait for another's.
+  # A lock for each root: two lanes' roots can be made at once.
   exec 9>"$root.lock"
   flock 9
   if [ ! -d "$root" ]; then
@@ -68,7 +68,7 @@ ensure_root() {
   exec 9>&-
 }
 
-# What cargo needs to work in the root, which may not reach its registry. The command in the lane may do without.
+# Fetches the crates: the root may not reach the registry. The command in the lane may do without.
 fetch_crates() {
   local quiet=(--locked --quiet --manifest-path "$repo/Cargo.toml")
   cargo fetch --offline "${quiet[@]}" 2>/dev/null || cargo fetch "${quiet[@]}" || say "cargo fetch failed; going on"

@@ -1,7 +1,7 @@
 # Sourced by bin/setup: what the machine lacks, and how Debian's packages give it.
 # shellcheck shell=bash disable=SC2154
 
-# What is missing: `wanted` are Debian packages, `lacking` says it in words for every other machine.
+# Missing things: `wanted` has their Debian packages, `lacking` has words for every other machine.
 wanted=()
 lacking=()
 

@@ -19,7 +19,7 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 all=(-p fastrack-http -p fastrack-sys -p fastrack-engine)
 crates=("${all[@]}")
 
-# What only some ways have: cargo's toolchain and options, and the tests'.
+# Only some ways set these: cargo's toolchain and options, and the tests'.
 toolchain=() more=() tests=()
 
 # tests_of WAY [WORDS...]: builds and runs the tests apart from the other ways', with what WORDS set in the environment.

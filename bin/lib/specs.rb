@@ -2,10 +2,10 @@
 
 # Runs the specs with the Ruby that runs this, several files at a time: specs.rb [--all] [--only NAME] [SPEC...]
 #
-# Each file has a process of its own, forked from this one, which has loaded rspec and spec_helper. The files that took longest last time come first, so that no long one is left for the
-# end. Examples tagged `alone` run after all others, one file at a time. Examples tagged `once` do not depend on Ruby's or
+# Each file has a process of its own, forked from this one, which has loaded rspec and spec_helper. The files that took longest last time
+# come first, so that no long one is left for the end. Examples tagged `alone` run after all others, one file at a time. Examples tagged `once` do not depend on Ruby's or
 # Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. Whatever is named runs anyhow.
-# What a file printed is in tmp/test/LANE/.
+# Each file's output is in tmp/test/LANE/.
 #
 # A warning of Ruby's about the project's own code is a failure, and so is a run of no example.
 #
@@ -125,7 +125,7 @@ class SpecRun
     File.open("tmp/test/alone.lock", "a") do |lock|
       lock.flock(File::LOCK_SH)
       phase(paths, @tags + ["~alone"], @processes)
-      # What bin/test runs beside this has to end first.
+      # The Rust tests that bin/test runs beside the specs have to end first.
       lock.flock(File::LOCK_EX)
       phase(paths.select { |path| tagged?(path, "alone") }, @tags + ["alone"], 1)
     end

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # The garbage collector's mode in every server that the specs start, by the environment variable FASTRACK_GC:
-# `compact` or `stress`, see GcMode::Worker. `bash bin/lib/stress.sh` runs specs so.
+# `compact` or `stress`, see GcMode::Worker. Examples tagged `quiet` measure the collector itself, or would last for ever:
+# `bin/lib/specs.sh --tag ~quiet` leaves them out.
 module GcMode
   # How many times as long as usual everything awaited may take: what is not awaited is not slower.
   PATIENCE = { nil => 1, "compact" => 4, "stress" => 20 }.freeze

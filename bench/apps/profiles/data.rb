@@ -4,7 +4,7 @@ require "fileutils"
 require "json"
 require "zlib"
 
-# What the apps of the profiles serve: items, and files like those of a web page.
+# The data of the profiles' apps: items, and files like those of a web page.
 module ProfileData
   COUNT = 50
   ITEMS = Array.new(COUNT) do |n|

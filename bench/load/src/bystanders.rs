@@ -35,7 +35,7 @@ const OTHERS: usize = 32;
 /// within a second; holds them until the standard input ends; then prints how many are still open.
 ///
 /// # Errors
-/// Those of the descriptors' limit and of the standard input. A connection that fails is only counted.
+/// The errors of the descriptors' limit and of the standard input. A connection that fails is only counted.
 pub fn hold(options: &Options) -> io::Result<()> {
     run(async {
         let possible = descriptors(options.connections)?;

@@ -32,7 +32,7 @@ const ROUTER_IDLE: Duration = Duration::from_secs(90);
 /// would leave out the slow ones more often than the fast ones.
 ///
 /// # Errors
-/// Those of epoll(7), and of writing the trace.
+/// The errors of epoll(7), and of writing the trace.
 pub fn run(options: &Options) -> io::Result<()> {
     let started = Instant::now();
     let played = thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn play(options: &Options, thread: usize, started: Instant) -> io::Result<(Tally
     }))
 }
 
-/// What all clients of a thread share.
+/// The state that all clients of a thread share.
 struct Common {
     plan: RefCell<Plan>,
     tally: RefCell<Tally>,

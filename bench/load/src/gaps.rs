@@ -28,13 +28,13 @@ impl Gap {
         }
     }
 
-    /// The run is over: whoever has no answer by now gets none.
+    /// The run is over: a client without an answer by now gets none.
     pub fn ends(&mut self, now: Instant) {
         self.is_answered(now, Duration::ZERO);
     }
 }
 
-/// What the gaps of several clients come to.
+/// The sum of several clients' gaps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Served {
     /// How many clients there were.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What is asked for, and how often in proportion to the others.
+/// A request, and its share among the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind {
     /// The request's path.
@@ -15,7 +15,7 @@ pub struct Kind {
     pub weight: u32,
 }
 
-/// What the command line asked for.
+/// The command line.
 #[derive(Debug)]
 pub struct Options {
     /// Where the server listens; clients are shared out over these (only `closed-loop` knows more than one).

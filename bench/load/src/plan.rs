@@ -14,7 +14,7 @@ pub struct Ticket {
     pub number: u64,
     /// Which of the kinds, by index.
     pub kind: usize,
-    /// What its client waits before it.
+    /// The client's pause before it.
     pub pause: Duration,
 }
 

@@ -2,7 +2,7 @@
 
 use httparse::{parse_chunk_size, parse_headers, Status, EMPTY_HEADER};
 
-/// What a finished response said.
+/// The facts of a finished response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Said {
     /// The status code.
@@ -26,11 +26,11 @@ pub enum Progress {
     Nonsense,
 }
 
-/// Of a head, a trailer or a chunk's first line, in bytes: what is longer is no answer of the benchmark's apps.
+/// The most bytes of a head, a trailer or a chunk's first line. No app of the benchmark answers with more.
 const LONGEST: usize = 64 * 1024;
 const MOST_FIELDS: usize = 64;
 
-/// What comes next.
+/// The part of the response that comes next.
 #[derive(Debug, Default, Clone, Copy)]
 enum Part {
     #[default]
@@ -47,7 +47,7 @@ enum Part {
 pub struct Reader {
     part: Part,
     said: Said,
-    /// What has come of a part that must be whole to be read.
+    /// The bytes so far of a part that must be whole to be read.
     rest: Vec<u8>,
     answers: usize,
     touched: bool,

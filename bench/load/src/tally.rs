@@ -1,4 +1,4 @@
-//! What came out, in numbers.
+//! The results, in numbers.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -34,7 +34,7 @@ pub struct Sample {
     pub pause: Duration,
     /// From its beginning (connecting included, where that was needed) to the last byte of its answer.
     pub latency: Duration,
-    /// What the app says that it took, in microseconds.
+    /// The app's own time, in microseconds, as the app says it.
     pub service_us: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ impl Tally {
     /// time (`-` when the app said none), all times in microseconds.
     ///
     /// # Errors
-    /// Those of writing the file.
+    /// The errors of writing the file.
     pub fn write_trace(&self, path: &str) -> io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         let mut samples: Vec<&Sample> = self.samples.iter().collect();

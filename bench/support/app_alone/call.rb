@@ -24,7 +24,7 @@ class Call
     status, _headers, body = app.call(@env.merge("rack.input" => StringIO.new(@body.to_s)))
     raise "#{@env["REQUEST_URI"]}: #{status}" unless status == 200
 
-    # What is a file, a server sends by itself.
+    # A server sends a file by itself.
     body.each { |part| part } unless body.respond_to?(:to_path)
     body.close if body.respond_to?(:close)
   end
@@ -64,5 +64,5 @@ exit unless $stdin.gets
 # The best of some: what else the machine does makes calls dearer, never cheaper, and this is to be a lower bound.
 slices = Array.new(4) { measure(app, requests, Float(seconds) / 4) }
 puts "#{slices.map(&:first).min} #{slices.sum(&:last)}"
-# What the database's processes have taken can be read while they live.
+# The CPU time of the database's processes can be read while they live.
 $stdin.read

@@ -9,7 +9,7 @@ require_relative "load"
 
 module Bench
   module Measurements
-    # What garbage collection costs requests: latencies up to the 99.9th percentile, CPU time, and what the app of heap.ru
+    # The cost of garbage collection for requests: latencies up to the 99.9th percentile, CPU time, and what the app of heap.ru
     # says about collections. The latter hardly depends on what else the machine does.
     class Collections
       # Times the usual warm-up, so that the heap has its size.

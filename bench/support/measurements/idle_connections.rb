@@ -4,14 +4,14 @@ require_relative "served"
 
 module Bench
   module Measurements
-    # What connections cost on which nothing happens.
+    # The cost of connections on which nothing happens.
     class IdleConnections
       # The other traffic.
       OTHERS = { connections: 16, pause_ms: 5.0 }.freeze
       # Seconds in which all connections should have been made. puma 5 waits up to 0.2 s for the next request on each, and
       # comes to as many as that allows.
       MAKING = 8
-      # What became of the one request that each connection has had before it lies idle.
+      # The outcome of the one request that each connection has had before it lies idle.
       ASKED = %w[clients served_every_second longest_gap_us].freeze
       private_constant :OTHERS, :MAKING, :ASKED
 

@@ -27,7 +27,7 @@ module Bench
         self.class.result(bed.tree.cpu_ns - before, load).merge("least_share" => self.class.least_share(spent))
       end
 
-      # What a measurement is made of.
+      # The figures of a measurement.
       #
       # @param cpu_ns [Integer] CPU time that the server used meanwhile
       # @param load [Hash] what ClosedLoop gave

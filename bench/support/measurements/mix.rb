@@ -12,7 +12,7 @@ module Bench
       PERCENTILES = [50, 95, 99].freeze
       private_constant :PERCENTILES
 
-      # @param paths [Hash{String => Integer}] what is asked, and how often in proportion
+      # @param paths [Hash{String => Integer}] the requests' paths, and the weight of each
       # @param new_share [Numeric] how many of the clients connect anew for each request, from 0 to 1
       # @param routers [Integer, nil] who keeps the connections, see ClosedLoop
       # @param at_once [Integer, nil] where workers have several threads: how many requests each of them serves at once in the

@@ -4,7 +4,7 @@ require_relative "../statistics"
 
 module Bench
   module Measurements
-    # What a server answers in time when twice as many requests come as it can serve, from clients that connect anew and leave when
+    # Answers in time when twice as many requests come as it can serve, from clients that connect anew and leave when
     # they have no answer after a while.
     class Overload
       # Seconds until a client leaves.
@@ -52,7 +52,7 @@ module Bench
 
       def few(bed) = bed.closed_loop(new_clients: FEW[:connections], **FEW).for_seconds(bed.seconds)
 
-      # What a client waits comes on top of its pause.
+      # A client's wait comes on top of its pause.
       def flood(bed, capacity)
         clients = bed.scaled((TIMES * capacity * ((PAUSE / 1e3) + PATIENCE)).round)
         bed.closed_loop(connections: clients, new_clients: clients, pause_ms: PAUSE, patience: PATIENCE).for_seconds(bed.seconds * 2)

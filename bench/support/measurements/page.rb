@@ -5,7 +5,7 @@ require_relative "load"
 
 module Bench
   module Measurements
-    # What Load measures, and the memory of all of the server's processes before it and after it.
+    # Load's figures, and the memory of all of the server's processes before it and after it.
     class Page
       # Of the clients' threads: their own sequences are the same for each server.
       THREADS = 2

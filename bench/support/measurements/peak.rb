@@ -2,7 +2,7 @@
 
 module Bench
   module Measurements
-    # What a server's memory grows by for a while, sampled.
+    # The growth of a server's memory for a while, sampled.
     module Peak
       # Seconds between two looks, each of which takes the kernel milliseconds.
       STEP = 0.05

@@ -4,7 +4,7 @@ require_relative "served"
 
 module Bench
   module Measurements
-    # What slow clients cost the others.
+    # The cost of slow clients for the others.
     class SlowClients
       # Clients that send a byte of their head each second, and that read one of /1m.
       CLIENTS = { senders: 64, readers: 64, path: "/1m", interval_ms: 1_000, bytes: 1 }.freeze

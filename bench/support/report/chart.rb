@@ -11,7 +11,7 @@ module Bench
       LINE = 24
       # For the longest bar's figure.
       FIGURE = 110
-      # What is drawn: the first of these that was measured.
+      # The chart draws the first of these that was measured.
       MEASURES = { "longest_new_ms" => "its longest wait, ms", "p99_ms" => "99th percentile of latency, ms", "pss_mb_after_50000" => "PSS after 50,000 requests, MB",
                    "bytes_each" => "user-space memory of each, bytes", "p99_after_ms" => "99th percentile of latency, ms" }.freeze
       private_constant(*constants(false))

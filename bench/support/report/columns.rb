@@ -2,7 +2,7 @@
 
 module Bench
   module Report
-    # What the tables show of which kind of measurement.
+    # The columns of the tables, by kind of measurement.
     module Columns
       LATENCIES = [["p50 ms", "p50_ms", 2], ["p95 ms", "p95_ms", 2], ["p99 ms", "p99_ms", 2]].freeze
       LOAD = [["requests/s", "rps", 0], ["CPU µs/request", "cpu_us", 1], *LATENCIES].freeze

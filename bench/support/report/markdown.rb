@@ -7,7 +7,7 @@ module Bench
   module Report
     # A run's results as tables for people.
     class Markdown
-      # What is told of every workload: clients of which none waited for longer than a second, and the longest wait.
+      # Columns of every workload: clients that never waited for longer than a second, and the longest wait.
       SERVED = ["clients served every second", "longest gap ms"].freeze
       private_constant :SERVED
 
@@ -60,7 +60,7 @@ module Bench
         TEXT
       end
 
-      # What the best of servers could do.
+      # The most that any server could do.
       def alone(workload)
         most = AppAlone.most_rps(workload) or return ""
         others = servers_named(workload, Campaign::REFERENCES)

@@ -4,7 +4,7 @@ require_relative "connection"
 require_relative "reforks"
 
 module Soak
-  # What is done to a server, one after the other at random. Each act says which failures of clients come of it; all others are
+  # Acts on a server, one after the other at random. Each act names the failures of clients that it excuses; all others are
   # the server's fault. A hanging request, a crash and the like are done by clients, who know what they must get.
   class Acts
     include Reforks
@@ -16,7 +16,7 @@ module Soak
       hanging_end: 2, hanging_exit: 1, full_disk: 2, stuck_log: 2, crowd: 2, signals: 2, **Reforks::WEIGHTS
     }.freeze
 
-    # Those after which there is another master, on seeds that let it be.
+    # Acts after which there is another master, on seeds that let it be.
     NEW_MASTERS = { deploy: 4, failing_deploy: 1, restart: 1, quick_restart: 1, kill_master: 1 }.freeze
 
     # The signals of which any may come at any time and lose no request.
@@ -321,7 +321,7 @@ module Soak
       end
     end
 
-    # Idle connections end without a word, and whoever comes between two masters is refused. Where a request
+    # Idle connections end without a word, and a client that comes between two masters is refused. Where a request
     # hangs in the last worker an upload that has begun gets 502, as above.
     def restart
       @record.act("restart", :refused, :unanswered, :"502") do

@@ -73,7 +73,7 @@ module Soak
       raise Lost.new(@bytes.empty? && head.nil? ? :unanswered : :cut, e.class.name)
     end
 
-    # Has the server see a reset.
+    # Resets the connection.
     def abort
       @socket.setsockopt(:SOCKET, :LINGER, [1, 0].pack("ii"))
       close

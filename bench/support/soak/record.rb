@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Soak
-  # What the clients got, and what was done to the server meanwhile that excuses what they did not get.
+  # The answers and failures of the clients, and the acts on the server that excuse a failure.
   class Record
     # Something that a client did not get: of which kind, since when it had its connection, and when it asked and gave up.
     Failure = Struct.new(:client, :kind, :connected, :asked, :failed, :text)
@@ -19,7 +19,7 @@ module Soak
     attr_reader :answered
     # @return [Hash{String => Integer}] what was done to the server, and how often
     attr_reader :done
-    # @return [Array<String>] what is wrong besides failed requests
+    # @return [Array<String>] faults besides failed requests
     attr_reader :findings
 
     def initialize
@@ -41,7 +41,7 @@ module Soak
       @lock.synchronize { @failures << failure }
     end
 
-    # @param what [String] what is done in the block
+    # @param what [String] the act in the block
     # @param kinds [Array<Symbol>] of failures that may come of it
     def act(what, *kinds)
       note(what)

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 module Soak
-  # What is done to a server that reforks, see Acts. The mold serves nobody, so that its end excuses nothing; nor does a refork.
+  # Acts on a server that reforks, see Acts. The mold serves nobody, so that its end excuses nothing; nor does a refork.
   module Reforks
     # How often each comes, in proportion.
     WEIGHTS = { refork: 3, refork_and: 2, kill_mold: 2, stop_mold: 1, kill_trial: 2 }.freeze
 
-    # What may come in the middle.
+    # Signals that may come in the middle.
     MEANWHILE = %i[HUP USR1 TTIN TTOU URG].freeze
 
     # Seconds for the mold: what the candidate has begun may last as long as a request may. There may be none, as the log says.

@@ -76,7 +76,7 @@ module Soak
       ask == 200
     end
 
-    # What descends from this process and is neither the master nor one of its workers, nor the mold.
+    # Descendants of this process that are neither the master nor a worker nor the mold.
     #
     # @return [Array<Integer>]
     def strays
@@ -111,7 +111,7 @@ module Soak
       Processes.now.zombies(Process.pid).each { |pid| ended?(pid) }
     end
 
-    # Has the log's pipe stuck while the block runs.
+    # Lets the log's pipe get stuck while the block runs.
     def without_log_reader
       @reading = false
       yield

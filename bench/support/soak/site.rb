@@ -21,7 +21,7 @@ module Soak
     BOOT_TIMEOUT = 4
     GRACEFUL_TIMEOUT = 6
 
-    # What would make the server act otherwise than its settings say.
+    # Variables that would change the server's settings.
     CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RACK_HANDLER RAILS_ENV RUBYOPT SERVER_STARTER_PORT LISTEN_FDS NOTIFY_SOCKET]
             .to_h { |name| [name, nil] }.freeze
 
@@ -49,7 +49,7 @@ module Soak
       write_config
     end
 
-    # What happens in one part of the soak does not depend on another's.
+    # A source of random numbers for one part of the soak alone.
     #
     # @param part [Integer]
     def random(part)
@@ -109,7 +109,7 @@ module Soak
       File.rename(path("new.rb"), path("config/fastrack.rb"))
     end
 
-    # Has the block run while a file is there, which tells hooks of the app what to do.
+    # Calls the block while a file is there that hooks of the app look for.
     def flag(name)
       File.write(path(name), "")
       yield
@@ -117,7 +117,7 @@ module Soak
       FileUtils.rm_f(path(name))
     end
 
-    # Has the block run while nothing can be written to the disk.
+    # Calls the block while nothing can be written to the disk.
     def without_room
       return without_disk { yield } unless @mounted
 

@@ -4,8 +4,7 @@ require_relative "../process_tree"
 require_relative "processes"
 
 module Soak
-  # What is to be said in the end: whether each request was answered that nothing done to the server had to cost, and whether
-  # anything is left over.
+  # The verdict: whether each request was answered that no act excuses, and whether anything is left over.
   class Verdict
     # Seconds that the server gets to let go of what its clients had.
     SETTLING = 30
@@ -13,7 +12,7 @@ module Soak
     IDLE = 3
     IDLE_CPU = 0.5
 
-    # What a log never has, whatever is done to the server.
+    # Lines that no act explains.
     BAD_LINES = [/panicked/, /\bfastrack: (?:internal error|bug)/i, /^soak: mixed up/, %r{#{Site::ROOT}/lib/\S+: warning:}].freeze
 
     # @param server [Server]

@@ -36,7 +36,7 @@ module Soak
       @memory = {}
       @zombies = {}
       @over = false
-      # What the first master and its workers have open, with nobody connected.
+      # The descriptors of the first master and its workers, with nobody connected.
       @descriptors = descriptors
       @thread = Thread.new { look until @over }
     end

@@ -30,7 +30,7 @@ unpack() {
   source=$work/source
 }
 
-# What Ruby's configure calls the platform, and what zig does.
+# The platform's names for Ruby's configure and for zig.
 names() {
   case $1 in
     arm64-darwin) echo aarch64-apple-darwin20 aarch64-macos ;;
@@ -54,7 +54,7 @@ SH
   chmod +x "$work/cc"
 }
 
-# What autoconf itself has found out of a platform's libc holds for all Rubies.
+# autoconf's own findings about a platform's libc hold for all Rubies.
 keep_findings() {
   grep -E '^ac_cv_(func|header|type|member|have_decl|lib)_' "$work/config.cache" >"$made/$1/findings.new" || true
   mv "$made/$1/findings.new" "$made/$1/findings"

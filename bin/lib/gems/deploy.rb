@@ -39,7 +39,7 @@ def vendor(dir, package)
   end
 end
 
-# First as a developer, for the Gemfile.lock; what that leaves apart from it is no part of what is deployed. Bundler 4 notes checksums
+# First as a developer, for the Gemfile.lock; the other files of that are not deployed. Bundler 4 notes checksums
 # there, of gems that it installs, and not of those that the system has: then it would want to note them when it deploys.
 def install(dir)
   bundle(dir, { "BUNDLE_PATH" => "developer" }, "install", "--local")

@@ -77,7 +77,7 @@ module Gems
       Gem::Version.new(api) >= OLDEST && File.exist?("#{@common}/ruby.h") && File.exist?("#{@arch}/ruby/config.h")
     end
 
-    # What `rb-sys` would ask a Ruby of the platform for.
+    # The answers of a Ruby of the platform to `rb-sys`.
     #
     # @return [Hash{String => String}] environment variables
     def environment

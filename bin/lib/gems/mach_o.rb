@@ -3,11 +3,11 @@
 require "open3"
 
 module Gems
-  # What a native file for macOS asks of the system that loads it, as LLVM's objdump and nm print it (Debian: llvm; Xcode has them).
+  # The demands of a native file for macOS on the system that loads it. LLVM's objdump and nm print them (Debian: llvm; Xcode has them).
   class MachO
     CPUS = { "x86_64" => "X86_64", "arm64" => "ARM64" }.freeze
 
-    # Ruby has these, and whoever loads the file has Ruby.
+    # Ruby defines these, and Ruby loads the file.
     RUBY = /\A_(?:rb|ruby|st|onig|onigenc)_/.freeze
 
     # All of macOS' C library.

@@ -52,7 +52,7 @@ module Gems
       [*cargo, "--release", "--locked", "--lib", "-p", "fastrack", "--target-dir", TARGET]
     end
 
-    # What the file was compiled from is beside it.
+    # A checksum of its sources is beside the file.
     def note
       "#{path}.built_from"
     end
@@ -83,7 +83,7 @@ module Gems
     def rust_flags
       # A gem does not depend on where it was built.
       flags = ["--remap-path-prefix=#{ROOT}=fastrack", "--remap-path-prefix=#{cargo_home}=cargo"]
-      # What Ruby loads uses Ruby's libc.
+      # A file that Ruby loads uses Ruby's libc.
       flags << "-Ctarget-feature=-crt-static" if @platform.musl?
       # Ruby's symbols are resolved when Ruby loads the file. ELF's linkers need no option for that.
       # Its own name would be the place where it was built; and Rust's standard library has it link to what it does not use.

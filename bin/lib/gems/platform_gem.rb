@@ -14,14 +14,14 @@ module Gems
   class PlatformGem
     ROOT = NativeFile::ROOT
 
-    # Those that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions. There is
+    # The Rubies that a release has files for. A gem is for all from its first to its last one: RubyGems knows no exceptions. There is
     # no Ruby 3.5.
     RUBIES = %w[3.1 3.2 3.3 3.4 4.0].freeze
 
     # Bytes, for all Rubies of a platform.
     SIZE_LIMIT = 4_000_000
 
-    # Those that this machine can build; it says which it cannot.
+    # Builds the gems that this machine can build, and names the others.
     #
     # @return [Array<String>] paths
     def self.build_all(folder)
@@ -31,7 +31,7 @@ module Gems
       paths
     end
 
-    # What a release is made of.
+    # The gems of a release.
     #
     # @return [Hash{String => Array<String>}] compiled files, by the names of the gems
     def self.expected
@@ -60,7 +60,7 @@ module Gems
       RUBIES.select { |api| Gem::Version.new(api).between?(*[apis.first, apis.last].map { |one| Gem::Version.new(one) }) } - apis
     end
 
-    # Compiles what is missing and packs them.
+    # Compiles the missing files and packs the gems.
     #
     # @param folder [String] where the gems are put
     # @return [Array<String>] their paths
@@ -100,7 +100,7 @@ module Gems
 
     private
 
-    # What cannot be loaded is not packed.
+    # A file that cannot be loaded is not packed.
     def check(file)
       problems = (@platform.darwin? ? MachO : Symbols).new(file).problems(@platform)
       raise "#{file} #{problems.join("; ")}" unless problems.empty?

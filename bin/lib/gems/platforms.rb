@@ -5,7 +5,6 @@ module Gems
   # the oldest glibc and macOS that its files run with, and Debian's name of the architecture, whose packages have Ruby's headers.
   Platform = Struct.new(:name, :rust_target, :glibc, :debian, :macos)
 
-  # What a platform says of itself.
   class Platform
     # The first RubyGems that tells one libc from another.
     LIBC_AWARE = "3.3.22"
@@ -30,7 +29,7 @@ module Gems
     # @return [String] what Ruby loads
     def native_file = darwin? ? "fastrack.bundle" : "fastrack.so"
 
-    # What its gems are called. RubyGems before 3.3.22, such as Debian bookworm's, cannot install one whose name ends with a
+    # Names of its gems. RubyGems before 3.3.22, such as Debian bookworm's, cannot install one whose name ends with a
     # libc's: for them there is a second one with the same files.
     #
     # @return [Hash{String => String, nil}] names, and the versions of RubyGems that they are for
@@ -63,7 +62,7 @@ module Gems
       raise("no such platform: #{name} (#{PLATFORMS.map(&:name).join(", ")} are there)")
   end
 
-  # What was fetched or built to make gems, and is not of this repository.
+  # The folder of everything that was fetched or built to make gems.
   def self.cache
     base = ENV.fetch("XDG_CACHE_HOME") { File.join(Dir.home, ".cache") }
     File.join(base, "fastrack", "gems")

@@ -35,7 +35,7 @@ module Gems
       PlatformGem.expected.each_key { |name| run("gem", "push", name, chdir: @folder) }
     end
 
-    # The gemspec names a place that nobody may have made yet, and what is published cannot be changed.
+    # The gemspec may name a place that does not exist yet, and a published gem cannot be changed.
     #
     # @param remotes [String] those of the repository
     # @return [String, nil]

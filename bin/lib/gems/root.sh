@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes a Debian system for the lane `gems`: root.sh SUITE DIR
 #
-# Run by lane.sh inside a mount namespace of its own, so that what is mounted here is gone when it ends.
+# Run by lane.sh inside a mount namespace of its own, so that its mounts are gone when it ends.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
@@ -9,7 +9,7 @@ set -euo pipefail
 
 suite=$1 target=$2
 
-# What a site that runs Sinatra has, and no more.
+# The packages of a site that runs Sinatra, and no more.
 packages=(ruby bundler ruby-rack ruby-sinatra)
 [ "$suite" = bookworm ] || packages+=(ruby-rackup ruby-rack-session)
 # It comes from experimental.

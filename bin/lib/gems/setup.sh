@@ -18,7 +18,7 @@ set -euo pipefail
 zig_version=0.13.0
 zigbuild_version=0.20.1
 zopfli_version=0.8.3
-# In which releases of Debian there may be Rubies; what is in none of them is taken from FASTRACK_RUBIES.
+# Releases of Debian that may have Rubies. Others come from FASTRACK_RUBIES.
 suites=(bookworm trixie forky experimental)
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fastrack/gems

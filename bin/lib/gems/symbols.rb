@@ -3,11 +3,11 @@
 require "open3"
 
 module Gems
-  # What a native file for Linux asks of the system that loads it, as readelf prints it.
+  # The demands of a native file for Linux on the system that loads it. readelf prints them.
   class Symbols
     MACHINES = { "x86_64" => "X86-64", "aarch64" => "AArch64" }.freeze
 
-    # Ruby has these, and whoever loads the file has Ruby.
+    # Ruby defines these, and Ruby loads the file.
     RUBY = /\A(?:rb|ruby|st|onig|onigenc)_/.freeze
 
     LIBRARIES = /\A(?:libc|libm|libdl|libpthread|librt)\.so|\Ald-linux/.freeze
