@@ -17,6 +17,8 @@ module Bench
       end
 
       # @param bed [TestBed]
+      # Writes to stderr what the server has logged of it.
+      #
       # @return [Array<String>] MB (10^6 bytes), with a star where there was a mold and is none any more; then how many requests failed
       def run(bed)
         @failed = 0
@@ -29,6 +31,7 @@ module Bench
           ask(bed, to - from)
           figures << figure(bed, reforked: @reforks)
         end
+        warn File.readlines(bed.file("fastrack.log")).grep(/refork:/)
         [*figures, @failed.to_s]
       end
 
