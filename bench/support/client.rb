@@ -7,7 +7,7 @@ module Bench
   # Asks a server one request, to see that it is up and that it answers what it should.
   module Client
     # Seconds until an answer counts as none.
-    PATIENCE = 10
+    PATIENCE = 60
 
     # @param endpoint [Endpoint::Tcp, Endpoint::Unix]
     # @param request [Request]
