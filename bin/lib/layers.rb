@@ -35,7 +35,9 @@ ORDER = {
     app
     handoff
     reactor
-    ending helper
+    shared
+    ending
+    helper
     worker
   MODULES
   "crates/monitor" => <<~MODULES,

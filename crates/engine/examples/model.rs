@@ -34,7 +34,7 @@ mod sync;
 #[path = "../src/helper/tick.rs"]
 mod tick;
 #[allow(dead_code)]
-#[path = "../src/helper/timer.rs"]
+#[path = "../src/shared/timer.rs"]
 mod timer;
 
 use admission::Baton;
@@ -51,7 +51,7 @@ struct Pair {
     timer: HelperTimer,
 }
 
-/// As in helper/shared.rs.
+/// As in shared/mod.rs.
 impl Pair {
     fn set_busy(&self) {
         if self.baton.set_busy() {

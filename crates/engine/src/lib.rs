@@ -20,8 +20,10 @@
 //! 7. `app`: the trait
 //! 8. `handoff`: the queue through which workers share connections
 //! 9. `reactor`: all connections of a worker
-//! 10. `helper`: the thread that drives the reactor while the application is busy; `ending`: how the process ends
-//! 11. `worker`: the loop of a worker's Ruby threads
+//! 10. `shared`: the reactor's lock, the baton and the timer, for all threads of a worker
+//! 11. `ending`: how the process ends in a request
+//! 12. `helper`: the thread that drives the reactor while the application is busy
+//! 13. `worker`: the loop of a worker's Ruby threads
 
 mod accept;
 mod access_log;
@@ -38,6 +40,7 @@ mod helper;
 mod reactor;
 mod scoreboard;
 mod settings;
+mod shared;
 mod sync;
 mod worker;
 

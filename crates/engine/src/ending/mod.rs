@@ -32,7 +32,7 @@ use fastrack_sys::{drain_input, exit_at_once, monotonic_millis, write_stderr_all
 use crate::admission::Driving;
 use crate::claim::{ActiveRequest, Claim, RequestSettings, ThreadDumper};
 use crate::control::Control;
-use crate::helper::Shared;
+use crate::shared::Shared;
 use last_response::answer_overdue;
 
 /// The exit status of a worker that exceeds a time limit: that of timeout(1).

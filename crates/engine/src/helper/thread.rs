@@ -8,12 +8,12 @@ use std::thread::JoinHandle;
 
 use fastrack_sys::{monotonic_millis, spawn_thread, Events};
 
-use super::shared::Shared;
 use super::tick::{Tick, Work};
 use crate::control::Control;
 use crate::ending::Ending;
 use crate::handoff::QueueHandle;
 use crate::reactor::Reactor;
+use crate::shared::Shared;
 
 /// The longest wait for events while a request lasts, in milliseconds: the request's time limit may have been changed.
 const MAX_EVENT_WAIT: u64 = 100;

@@ -15,10 +15,8 @@
 //! saturated worker's helper looks 250 times a second, an idle worker's never. A timer that the leader also stopped was looked at
 //! by nobody for eight of nine such requests, for two system calls each and 300 lines.
 
+use super::timer::FIRST_LOOK;
 use crate::admission::{is_busy, Baton};
-
-/// Milliseconds from the leader's step that finds the helper asleep to the helper's look. What lasts longer is noticed then.
-pub(super) const FIRST_LOOK: u64 = 1;
 
 /// Most milliseconds from one look to the next, where few steps are made.
 /// Benches: `bench/run --workload keepalive` (CPU) and `mix-burn` (latency).

@@ -4,8 +4,8 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use crate::control::Control;
-use crate::helper::Shared;
 use crate::reactor::Reactor;
+use crate::shared::Shared;
 
 /// How long to wait for the helper, in milliseconds: it may be ending the process.
 const FORK_HELPER_TIME: u64 = 1_000;
@@ -52,7 +52,7 @@ impl Forking {
 mod tests {
     use super::*;
     use crate::claim::RequestSettings;
-    use crate::helper::tests::shared;
+    use crate::shared::tests::shared;
     use std::sync::mpsc::channel;
 
     #[test]

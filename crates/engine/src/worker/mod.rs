@@ -19,10 +19,11 @@ use crate::conn::{LentBuffer, Spooling};
 use crate::control::Control;
 use crate::ending::Ending;
 use crate::handoff::{QueueHandle, SharedQueue};
-use crate::helper::{Helper, HelperTimer, Shared};
+use crate::helper::Helper;
 use crate::reactor::{Lead, Reactor, Table};
 use crate::scoreboard::{MAX_PROCESSES, MAX_THREADS};
 use crate::settings::Settings;
+use crate::shared::{HelperTimer, Shared};
 
 pub use forking::Forking;
 pub use gc_pause::GcPause;

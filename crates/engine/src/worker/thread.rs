@@ -9,9 +9,9 @@ use super::{Engine, LockedReactor};
 use crate::admission::{AppThreads, Turn, MAIN};
 use crate::app::{App, Flow};
 use crate::conn::InFlight;
-use crate::helper::Shared;
 use crate::reactor::{Action, Finish, Reactor};
 use crate::settings::SHORTAGE_PAUSE;
+use crate::shared::Shared;
 
 /// How long a thread whose request was taken from it waits at a time for the end of the process, in milliseconds.
 const END_POLL_TIME: u64 = 1_000;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::claim::RequestSettings;
-use crate::helper::shared::tests::shared;
 use crate::patience::until;
+use crate::shared::tests::shared;
 use std::time::{Duration, Instant};
 
 fn control() -> Arc<Control> {

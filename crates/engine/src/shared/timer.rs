@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
-use super::tick::FIRST_LOOK;
 use crate::sync::{AtomicU32, Mutex, Ordering};
+
+/// Milliseconds from the leader's step that finds the helper asleep to the helper's look. What lasts longer is noticed then.
+pub(crate) const FIRST_LOOK: u64 = 1;
 
 /// What the helper's poller watches: each has its number as its token.
 #[repr(u64)]
@@ -101,7 +103,7 @@ impl HelperTimer {
     // --- the leader
 
     /// Has the helper look soon. One system call.
-    pub(super) fn set(&self) {
+    pub fn set(&self) {
         // It cannot fail for this time.
         let _ = self.timer.set(Duration::from_millis(FIRST_LOOK));
     }
@@ -109,7 +111,7 @@ impl HelperTimer {
     /// Lets go of the listeners, which are about to be closed.
     ///
     /// What stayed in the helper's poller would be reported for ever, because other processes have the listeners open.
-    pub(super) fn close_listeners(&self) {
+    pub fn close_listeners(&self) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         listening.watch(&self.poller, false);
         listening.sources.clear();
@@ -118,14 +120,14 @@ impl HelperTimer {
     // --- any thread
 
     /// Wakes the helper, now or when it waits next. One system call; async-signal-safe.
-    pub(super) fn wake_helper(&self) {
+    pub fn wake_helper(&self) {
         self.waker.call();
     }
 
     // --- the helper
 
     /// Waits for any of what is watched, or until this many milliseconds are over. None if the application has closed the poller.
-    pub(super) fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<()> {
+    pub fn wait(&self, events: &mut Events, millis: Option<u64>) -> Option<()> {
         match self.poller.wait(events, millis) {
             Err(error) if fastrack_sys::is_lost_fd(&error) => return None,
             // This should not happen. If it does, lose no request and do not spin.
@@ -136,7 +138,7 @@ impl HelperTimer {
     }
 
     /// Watches the connections from now on, or ignores them.
-    pub(super) fn watch_connections(&self, is_wanted: bool) {
+    pub fn watch_connections(&self, is_wanted: bool) {
         let number = u32::from(is_wanted);
         if self.watches_connections.load(Ordering::Relaxed) == number {
             return;
@@ -147,7 +149,7 @@ impl HelperTimer {
     }
 
     /// Watches the listeners from now on, or ignores them.
-    pub(super) fn watch_listeners(&self, is_wanted: bool) {
+    pub fn watch_listeners(&self, is_wanted: bool) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         listening.watch(&self.poller, is_wanted);
     }

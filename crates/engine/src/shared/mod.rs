@@ -1,12 +1,15 @@
 //! What the threads of a worker share.
 
+pub(crate) mod timer;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrack_sys::monotonic_millis;
 
-use super::timer::HelperTimer;
 use crate::admission::{AppThreads, Baton, Driving};
 use crate::reactor::Reactor;
+
+pub(crate) use timer::HelperTimer;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
