@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # The backtraces of all threads, for the log when a request takes too long (see crates/engine/src/helper/ending.rs). Made in a
+  # The backtraces of all threads, for the log when a request takes too long (see crates/engine/src/ending/mod.rs). Made in a
   # signal handler.
   module ThreadDump
     # Frames of the server itself.
