@@ -66,6 +66,11 @@ RSpec.describe "the watchdog", once: "the helper and the master watch, neither o
     expect([received, ending]).to match([end_with("\r\n\r\nhalf"), :reset])
   end
 
+  it "answers HEAD without a body, and with a date" do
+    received, = HttpPeer.exchange(serve, "HEAD /sleep?0.3 HTTP/1.1\r\nHost: h\r\n\r\n")
+    expect(received).to match(%r{\AHTTP/1.1 504 Gateway Timeout\r\nDate: \w{3}, \d\d \w{3} 20\d\d [\d:]{8} GMT\r\n.*\r\n\r\n\z}m)
+  end
+
   it "leaves a response alone that the client has whole, though the body's close hangs" do
     server = serve
     received, ending = HttpPeer.exchange(server, "GET /whole HTTP/1.0\r\n\r\n")

@@ -48,7 +48,7 @@ pub enum Error {
     Overload,
     /// The application raised before it responded.
     Application,
-    /// The worker exited or crashed before it responded.
+    /// The worker ends before the request has arrived whole, and no other worker takes the rest.
     Ended,
     /// The application exceeded the request timeout.
     Overdue,

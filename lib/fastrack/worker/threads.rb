@@ -75,7 +75,7 @@ module Fastrack
     end
   end
 
-  # The backtraces of all threads, for the log when a request takes too long (crates/engine/src/helper/ending.rs). The text is made in a
+  # The backtraces of all threads, for the log when a request takes too long (crates/engine/src/ending/mod.rs). The text is made in a
   # signal handler.
   module ThreadDump
     # Frames of the server itself.
