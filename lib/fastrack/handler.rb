@@ -67,11 +67,19 @@ module Fastrack
       super([*better, "fastrack", *last]).tap { |server| Handler.picked = true if server.to_s.end_with?("Handler::Fastrack") }
     end
 
+    # Overrides `served_url` of Rails::Server. Rails prints the address of its options, and the server may listen at another one.
+    module ServedURL
+      def served_url
+        super unless server.to_s.end_with?("Handler::Fastrack")
+      end
+    end
+
     class << self
       # Makes Fastrack the server of system tests and browser tests, unless Capybara.server is set or Puma is in the bundle. Rails chooses
       # its server when ActionDispatch::SystemTestCase is loaded, right after this hook.
       def watch_rails
         ActiveSupport.on_load(:action_dispatch_system_test_case) { DefaultServer.set_capybara(ActionDispatch::SystemTesting::Server.silence_puma) }
+        ::Rails::Server.prepend(ServedURL) if defined?(::Rails::Server)
         ActiveSupport.on_load(:after_initialize) { DefaultServer.set_capybara(false) if defined?(::Capybara) }
       end
 

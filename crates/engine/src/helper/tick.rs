@@ -11,7 +11,7 @@
 //! Before the helper sleeps it says so in the [baton](Baton::fall_asleep). The leader's next step finds that, and sets the helper's
 //! timer to [`FIRST_LOOK`]. No clock is asked.
 //!
-//! A hello request that comes alone costs one system call of the leader and one look: 20 microseconds on a virtual machine. A
+//! A hello request that comes alone costs one system call of the leader and one look: 20 to 27 microseconds on a virtual machine. A
 //! saturated worker's helper looks 250 times a second, an idle worker's never. A timer that the leader also stopped was looked at
 //! by nobody for eight of nine such requests, for two system calls each and 300 lines.
 

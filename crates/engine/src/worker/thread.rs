@@ -215,7 +215,8 @@ impl<'e> AppThread<'e> {
 
     /// Leads: does one action after the other. Returns when this thread leads no more; if that is for good, with the reason.
     ///
-    /// The functions that end the loop are marked as cold. Otherwise the compiler takes the loop for a short one, and puts few functions into it.
+    /// The functions that end the loop are marked as cold. Otherwise the compiler takes the loop for a short one, and puts few functions
+    /// into it.
     fn lead(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<Finish> {
         let shared = self.shared();
         loop {
