@@ -8,7 +8,8 @@ RSpec.describe "LogFormat", once: "text and files" do
 
   def end_a_worker(server)
     server.await_workers(1)
-    server.get("/exit")
+    # Without an answer.
+    server.raw("GET /exit HTTP/1.1\r\nHost: h\r\n\r\n")
   end
 
   let(:message) { /worker 0 \(pid \d+\) exited with status 3 while serving GET \/exit for \d+\.\d s/ }

@@ -24,7 +24,7 @@ RSpec.describe "an app that closes what is not its own" do
   it "B-closed is not taken for one that runs another program in its worker's place" do
     serve(app, options: { "MaxWorkers" => 2 })
     server.await_workers(2)
-    server.get("/program")
+    server.raw("GET /program HTTP/1.1\r\nHost: h\r\n\r\n")
     program = eventually { server.lines_of("program").first }.to_i
     expect(server.workers).to include(program)
     expect(server.log).not_to include("no connection to the master")

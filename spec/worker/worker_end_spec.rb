@@ -109,7 +109,7 @@ RSpec.describe "The end of a worker" do
   # rackup's hook removes the file that it is given, whichever process runs it.
   { "of rackup (-P)" => { arguments: %w[-P app.pid] }, "of the server" => { options: { Pid: "app.pid" } } }.each do |whose, given|
     it "D1 leaves the pid file #{whose} alone, and so do processes that the app forks" do
-      server = serve("at_exit { File.delete(\"app.pid\") if File.exist?(\"app.pid\") }\n", **given)
+      server = serve("", **given)
       pid = server.get("/fork").body.to_i
       server.signal(:HUP)
       eventually { ended?(pid) }
