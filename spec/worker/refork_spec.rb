@@ -193,13 +193,15 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
   end
 
   it "has workers listen at addresses of their own, as those of the master" do
-    server = serving(config: "after_fork { |server, worker| server.listen(File.expand_path(%(own\#{worker.nr}.sock))) }")
-    mold = warmed(server)
-    before = server.workers
-    expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
-    found = settled(server, before)
-    pids = Array.new(3) { |nr| UNIXSocket.open("#{server.dir}/own#{nr}.sock") { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read[/^\d+/].to_i } }
-    expect([pids, found["mold"]]).to match([match_array(found["worker"]), [mold]])
+    FreePort.keep(3) do |port|
+      server = serving(config: "after_fork { |server, worker| server.listen(%(127.0.0.1:\#{#{port} + worker.nr})) }")
+      mold = warmed(server)
+      before = server.workers
+      expect(refork(server)).to match([/\AURG sent to \d+$/, 0])
+      found = settled(server, before)
+      ask = ->(nr) { TCPSocket.open("127.0.0.1", port + nr) { |socket| socket.write("GET / HTTP/1.0\r\n\r\n") && socket.read[/^\d+/].to_i } }
+      expect([Array.new(3, &ask), found["mold"]]).to match([match_array(found["worker"]), [mold]])
+    end
   end
 
   it "makes no mold of a worker whose app has taken over a connection at last" do
