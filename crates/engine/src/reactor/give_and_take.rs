@@ -7,6 +7,9 @@ use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
 use crate::scoreboard::Count;
 
+/// Connections read in a row before the first of their requests is served: each may bring a megabyte.
+const READS_PER_SHARING: usize = 64;
+
 impl Reactor {
     /// Gives a connection to the shared queue. Returns the connection if that fails.
     pub(super) fn give(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
@@ -80,6 +83,28 @@ impl Reactor {
         if let Err(connection) = given {
             self.queue(connection);
         }
+    }
+
+    /// Gives the requests that have come to the shared queue, behind those that wait there. Returns the request to be served next: `next`;
+    /// or the first one that has come, if nobody waits in the queue and no new client is likely.
+    pub(super) fn share(
+        &mut self,
+        mut next: Option<Box<Connection>>,
+        is_client_likely: bool,
+    ) -> Option<Box<Connection>> {
+        let stays = next.is_none() && !is_client_likely && !self.queue_says(QueueHandle::is_anything_queued);
+        if stays {
+            next = self.take_ready();
+        }
+        self.give_ready(&|| false);
+        for _ in 0..self.table.events().min(READS_PER_SHARING) {
+            match self.handle_event() {
+                Next::Ready(connection) if stays && next.is_none() => next = Some(connection),
+                Next::Ready(connection) => self.give_or_queue(connection),
+                Next::Kept => {}
+            }
+        }
+        next
     }
 
     /// Asks the shared queue; false without one.

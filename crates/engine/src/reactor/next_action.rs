@@ -11,6 +11,9 @@
 //! | 7 | a connection that had to stay in the shared queue | 1 | `Pause` |
 //! | 8 | a poll | | another round of turns, `Continue` or `Wait` |
 //!
+//! Where requests take a millisecond or more, the ready ones wait in the shared queue with those of other workers: after a poll this
+//! worker gives 5 and 6 to 4.
+//!
 //! The first source that yields something has its turn. A poll gives all of them their budgets anew. It comes before turn 3 when
 //! the budget of 4 to 6 is spent, or a request has lasted.
 
@@ -57,7 +60,9 @@ impl Reactor {
         if self.take_long_request() {
             self.lead.schedule.spend_kept_budget();
         }
-        if self.lead.schedule.is_kept_budget_spent() {
+        if self.lead.schedule.is_kept_budget_spent()
+            || self.lead.schedule.is_sharing_due() && self.may_share()
+        {
             return None;
         }
         if self.lead.listeners.is_client_likely() && self.lead.schedule.may_accept(self.accepts_per_poll()) {
@@ -111,6 +116,9 @@ impl Reactor {
             is_busy |= !self.lead.polled.is_empty();
         }
         self.note_poll(result);
+        if polls_listeners && self.lead.schedule.shares && self.lead.finish.is_none() && self.may_share() {
+            self.share_ready();
+        }
         let is_over = self.lead.finish.is_some();
         let is_request_likely = self.lead.schedule.next.is_some() || self.lead.listeners.is_client_likely();
         if is_request_likely && !is_over && !self.logging.has_warnings() {
@@ -121,7 +129,26 @@ impl Reactor {
         is_busy |= self.is_stopping() && self.is_done() && self.is_rest_done();
         // Log before waiting, which may take long.
         is_busy |= self.logging.has_warnings();
-        Some(if is_busy { Action::Continue } else { Action::Wait })
+        if is_busy {
+            return Some(Action::Continue);
+        }
+        self.lead.schedule.note_wait();
+        Some(Action::Wait)
+    }
+
+    /// Puts the ready requests of this worker in one order with those of others.
+    fn share_ready(&mut self) {
+        let next = self.lead.schedule.next.take();
+        let is_counted = next.is_some();
+        self.lead.schedule.next = self.share(next, self.lead.listeners.is_client_likely());
+        if self.lead.schedule.next.is_some() && !is_counted {
+            self.lead.schedule.count_kept();
+        }
+    }
+
+    /// Whether there is a shared queue that others take from.
+    fn may_share(&self) -> bool {
+        !self.is_stopping() && self.has_others()
     }
 
     fn resume_listeners_if_accepting(&mut self) {
@@ -188,6 +215,9 @@ impl Reactor {
         let is_local = !self.lead.listeners.is_tcp(client.listener);
         let is_behind = self.has_waiting_requests();
         match self.read_first(client) {
+            (connection, Step::Ready) if is_behind && self.lead.schedule.shares => {
+                self.give_or_queue(connection)
+            }
             // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
             (mut connection, Step::Ready) if self.events() > 0 => {
                 // It may shut down its sending side any moment now, and still wait for the response.

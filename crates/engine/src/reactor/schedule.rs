@@ -39,6 +39,10 @@ pub(crate) struct Schedule {
     last_given: u64,
     /// `last_began` when the listeners were last polled.
     last_poll: u64,
+    /// The worker has waited for clients since the listeners were last polled.
+    has_waited: bool,
+    /// Requests are so long that those which are ready wait in the shared queue: see [`Self::is_sharing_due`].
+    pub(super) shares: bool,
     /// A ready request, to be served next.
     pub(super) next: Option<Box<Connection>>,
     /// The poller has reported the shared queue.
@@ -75,16 +79,31 @@ impl Schedule {
         self.kept = KEPT_PER_POLL;
     }
 
+    /// The worker waits for clients.
+    pub(super) fn note_wait(&mut self) {
+        self.has_waited = true;
+    }
+
+    /// Whether the requests since the last poll of the listeners have taken a millisecond each, or more. Then the ready ones of all workers
+    /// are to wait in the shared queue, in one order, which costs some 15 microseconds each. Few requests say nothing about their length
+    /// where the worker has waited. Bench: `bench/run --workload newcomer` (the tail of kept clients).
+    pub(super) fn is_sharing_due(&self) -> bool {
+        let millis = self.last_began.saturating_sub(self.last_poll);
+        !self.has_waited && self.kept > 0 && u64::from(self.kept) <= millis
+    }
+
     /// A poll begins. Returns whether the listeners are polled, too: that is due, or `is_urgent`.
     ///
     /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_PER_POLL`] busy clients would keep new
     /// ones in the backlog for as long as they go on.
     pub(super) fn begin_poll(&mut self, is_urgent: bool) -> bool {
+        let is_sharing_due = self.is_sharing_due();
         self.accepted = 0;
         let is_time = self.kept > 0 && self.last_began >= self.last_poll + LISTENERS_POLL_INTERVAL;
         let polls_listeners = is_urgent || is_time || self.is_kept_budget_spent();
         if polls_listeners {
-            (self.kept, self.last_poll) = (0, self.last_began);
+            (self.kept, self.last_poll, self.has_waited) = (0, self.last_began, false);
+            self.shares = is_sharing_due;
         }
         polls_listeners
     }
@@ -117,6 +136,26 @@ mod tests {
         assert!(!schedule.may_give());
         schedule.count_request(1_000 + GIVING_INTERVAL);
         assert!(schedule.may_give());
+    }
+
+    #[test]
+    fn requests_are_shared_where_they_take_a_millisecond_each_and_the_worker_has_not_waited() {
+        let after = |requests: u32, millis: u64, waits: bool| {
+            let mut schedule = Schedule::default();
+            schedule.count_request(1_000);
+            schedule.count_kept();
+            schedule.begin_poll(true);
+            if waits {
+                schedule.note_wait();
+            }
+            (0..requests).for_each(|_| schedule.count_kept());
+            schedule.count_request(1_000 + millis);
+            let is_due = schedule.is_sharing_due();
+            assert_eq!((schedule.begin_poll(true), schedule.shares), (true, is_due));
+            is_due
+        };
+        assert_eq!([after(0, 4, false), after(1, 4, false), after(4, 4, false)], [false, true, true]);
+        assert_eq!([after(5, 4, false), after(1, 0, false), after(1, 4, true)], [false; 3]);
     }
 
     #[test]

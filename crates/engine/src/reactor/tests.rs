@@ -262,6 +262,23 @@ fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up(
 }
 
 #[test]
+fn shared_requests_wait_behind_those_in_the_queue_and_the_first_of_all_stays() {
+    let queue = SharedQueue::new().expect("a queue");
+    let queue_handle = || queue.handle().expect("a member").expect("free");
+    let (mut reactor, other) = (Reactor { queue_handle: Some(queue_handle()), ..reactor() }, queue_handle());
+    other.set_serving(true);
+    let mut clients: Vec<_> = (0..3).map(|_| kept(&mut reactor)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(REQUEST).expect("write"));
+    reactor.poll().expect("polled");
+    let first = reactor.share(None, false).expect("the first");
+    assert_eq!((first.key, reactor.events(), other.queued()), (Some(0), 0, 2));
+    // It is no longer the first.
+    reactor.queue(first);
+    assert!(reactor.share(None, false).is_none());
+    assert_eq!((reactor.has_ready(), other.queued()), (false, 3));
+}
+
+#[test]
 fn a_busy_worker_goes_on_with_slow_clients_at_the_head_of_the_queue_if_nobody_is_idle() {
     let queue = SharedQueue::new().expect("a queue");
     let queue_handle = || queue.handle().expect("a member").expect("free");
