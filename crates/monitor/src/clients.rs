@@ -23,7 +23,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_HEAD: usize = 16 * 1024;
 
 /// Connections accepted within one [`ACCEPT_WINDOW`]. With this limit, a client that connects as fast as possible takes
-/// a few hundredths of a core. Bench: `bench/monitor`.
+/// a few hundredths of a core. Bench: `bench/instructions` (worker with monitor).
 const MAX_ACCEPTS_PER_WINDOW: u32 = 32;
 const ACCEPT_WINDOW: Duration = Duration::from_millis(50);
 

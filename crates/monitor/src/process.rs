@@ -59,7 +59,7 @@ pub struct PssCache {
     not_before: u64,
 }
 
-/// After a reading, the next one waits for this many times its duration. Bench: `bench/monitor`.
+/// After a reading, the next one waits for this many times its duration. Bench: `bench/instructions` (worker with monitor).
 const COST_RATIO: u64 = 2000;
 
 /// Time for the first readings of new processes in one call, in microseconds.
