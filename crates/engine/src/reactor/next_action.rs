@@ -280,6 +280,40 @@ mod tests {
         test(&other, &mut reactor);
     }
 
+    /// Whether a worker with three clients' requests serves one of them, and how many it leaves in the shared queue, if its last request
+    /// took this many milliseconds.
+    fn after_a_request_of(millis: u64) -> (bool, u32) {
+        let queue = SharedQueue::new().expect("a queue");
+        let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
+        let other = queue.handle().expect("a member").expect("free");
+        other.set_serving(true);
+        let mut reactor = engine.reactor();
+        let _clients: Vec<_> = (0..3)
+            .map(|_| {
+                let (mut client, server) = UnixStream::pair().expect("a pair");
+                server.set_nonblocking(true).expect("nonblocking");
+                let (connection, step) =
+                    reactor.read_first(Client { fd: server.into(), peer: None, listener: 0 });
+                reactor.settle_next(connection, step);
+                client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
+                client
+            })
+            .collect();
+        reactor.poll().expect("polled");
+        reactor.lead.schedule.count_request(1_000);
+        reactor.lead.schedule.begin_poll(true);
+        reactor.lead.schedule.count_kept();
+        reactor.lead.schedule.count_request(1_000 + millis);
+        let is_served = (0..3).any(|_| matches!(reactor.next_action(), Action::Serve(_)));
+        (is_served, other.queued())
+    }
+
+    #[test]
+    fn the_ready_requests_of_a_worker_wait_in_the_shared_queue_after_a_long_request_and_not_after_a_short_one(
+    ) {
+        assert_eq!([after_a_request_of(0), after_a_request_of(1)], [(true, 0), (true, 2)]);
+    }
+
     #[test]
     fn an_idle_worker_is_given_one_of_several_pipelined_requests() {
         with_two_ready(|other, reactor| {
