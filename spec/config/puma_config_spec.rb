@@ -25,7 +25,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     write("config/puma.rb", <<~RUBY)
       port 0, "127.0.0.1"
       workers 2
-      note = ->(line) { File.write("notes", "\#{line} \#{File.read("/proc/self/cmdline")[/mold|worker/]}\\n", mode: "a") }
+      note = ->(line) { File.write("notes", "\#{line} \#{File.read("/proc/self/cmdline")[/generation|worker/]}\\n", mode: "a") }
       before_fork { note.call "before_fork" }
       on_worker_fork { |index| note.call "on_worker_fork \#{index}" }
       after_worker_fork { |index| note.call "after_worker_fork \#{index}" }
@@ -44,12 +44,12 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     expect(server.stop.exitstatus).to eq(0)
     notes = lines("notes")
     expect(notes.tally).to eq(
-      "before_fork mold" => 1, "on_worker_fork 0 mold" => 1, "on_worker_fork 1 mold" => 1, "after_worker_fork 0 mold" => 1,
-      "after_worker_fork 1 mold" => 1, "before_thread_start worker" => 2, "on_booted mold" => 1, "out_of_band worker" => 1,
-      "on_worker_shutdown 0 0 worker" => 1, "on_worker_shutdown 1 1 worker" => 1, "after_worker_shutdown 0 0 mold" => 1,
-      "after_worker_shutdown 1 0 mold" => 1, "on_stopped mold" => 1
+      "before_fork generation" => 1, "on_worker_fork 0 generation" => 1, "on_worker_fork 1 generation" => 1, "after_worker_fork 0 generation" => 1,
+      "after_worker_fork 1 generation" => 1, "before_thread_start worker" => 2, "on_booted generation" => 1, "out_of_band worker" => 1,
+      "on_worker_shutdown 0 0 worker" => 1, "on_worker_shutdown 1 1 worker" => 1, "after_worker_shutdown 0 0 generation" => 1,
+      "after_worker_shutdown 1 0 generation" => 1, "on_stopped generation" => 1
     )
-    expect([notes.first(2), notes.last]).to eq([["before_fork mold", "on_worker_fork 0 mold"], "on_stopped mold"])
+    expect([notes.first(2), notes.last]).to eq([["before_fork generation", "on_worker_fork 0 generation"], "on_stopped generation"])
     expect(server.log).to match(/^fastrack: before_worker_boot failed: .*not the end/)
   end
 
@@ -102,7 +102,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
       expect(server.get.body).to eq("old")
       write("code", "new")
       FileUtils.touch(path("tmp/restart.txt"))
-      server.await_ready(2)
+      eventually { server.get.body == "new" }
       expect([server.get.body, server.log]).to match(["new", /^fastrack: tmp\/restart\.txt was touched: restarting \(HUP\)$/])
     end
 

@@ -18,7 +18,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     server.await_ready
     expect(server.get("/").status).to eq(200)
     before = server.await_workers(count)
-    expect(server.processes.size).to eq(count + 1)
+    expect(server.processes.size).to eq(count + 2)
     server.renew(before)
     expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
@@ -60,7 +60,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
   { "keeps a worker where a wrapper of Process._fork raises when it is there" =>
       ["pid == 0 ? pid : raise(LoadError, 'no such agent')", /process \d+ was forked nevertheless: .*no such agent \(LoadError\)/],
     "ends a worker where a wrapper of Process._fork raises in that, and tries again" =>
-      ["pid == 0 ? raise(LoadError, 'no such agent') : pid", /worker \d \(pid \d+\) exited with status 1$/],
+      ["pid == 0 ? raise(LoadError, 'no such agent') : pid", /a process that a hook has forked ends: .*no such agent \(LoadError\)/],
     "takes what a wrapper of Process._fork returns for what it is" =>
       ["pid == 0 ? pid : nil", /process \d+ was forked nevertheless: .*\(TypeError\)/],
     "goes on where a wrapper of Process._fork hangs, and keeps the worker" =>
@@ -122,13 +122,13 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
   end
 
   it "goes on after WorkerBootTimeout where a plugin's event hangs, and runs the next one" do
-    server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 1 })
+    server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 3 })
       def start(launcher)
         launcher.events.on_booted { sleep }
         launcher.events.on_booted { File.write("next", "") }
       end
     RUBY
-    server.await_log(/^fastrack: a plugin's after_booted failed: .*it is not done within 1 s/)
+    server.await_log(/^fastrack: a plugin's after_booted failed: .*it is not done within 3 s/)
     server.await_file("next")
     expect_all_known(server, 2)
   end
@@ -165,9 +165,9 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
 
     it "where a hook rescues all that is raised, though not in good order" do
       server = hung(serve("after_booted { begin; #{hang}; rescue Exception; retry; end }", options: { WorkerBootTimeout: 0 }))
-      expect(server.stop.exitstatus).to eq(1)
+      expect(server.stop.exitstatus).to eq(0)
       eventually { server.processes.empty? }
-      expect(server.log).to include("what the master runs cannot be ended: TERM has come meanwhile; the master ends without it")
+      expect(server.log).to match(/a hook cannot be ended: TERM has come meanwhile; process \d+ ends without it$/)
     end
   end
 

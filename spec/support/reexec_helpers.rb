@@ -53,7 +53,7 @@ module ReexecHelpers
   end
 
   def mold?(pid)
-    ProcessTable.title(pid).start_with?("fastrack mold")
+    ProcessTable.title(pid).start_with?("fastrack generation")
   rescue Errno::ENOENT, Errno::ESRCH
     false
   end

@@ -167,7 +167,7 @@ class Server
 
   # Pids of the live workers, and of the processes that fork them.
   def workers = titled("worker")
-  def molds = titled("mold")
+  def molds = titled("generation")
 
   # Waits until that many workers run, and are the right ones to the block, and gives their pids. The block gets those of one moment: two
   # looks at #workers may see a worker come in between.

@@ -81,7 +81,7 @@ module Fastrack
     # Ends a forked child.
     def leave(error)
       Process.exit!(error.status) if error.is_a?(SystemExit)
-      Log.exception("a process that was forked in the master ends", error) if error
+      Log.exception("a process that a hook has forked ends", error) if error
       Log.flush
       Process.exit!(error.nil?)
     end
@@ -151,7 +151,7 @@ module Fastrack
 
       # The block rescues every exception, so the master exits. Workers notice the end of their master, and finish.
       def end_master
-        Log.line("what the master runs cannot be ended: #{@reason}; the master ends without it", :error)
+        Log.line("a hook cannot be ended: #{@reason}; process #{Process.pid} ends without it", :error)
         Process.exit!(1)
       end
     end

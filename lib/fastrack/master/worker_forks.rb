@@ -42,10 +42,12 @@ module Fastrack
       nil
     end
 
-    # @param first [MoldHandle] generation 0
+    # @param first [MoldHandle, nil] generation 0
     # @return [WorkerHandle]
     # @raise [StandardError, TimeLimit::Unfinished] when there is no worker
     def from_first(first, nr, entry, generation)
+      raise Refused, "there is no generation 0" unless first
+
       time = @launcher.configuration.worker_boot_timeout
       order(first, nr, entry, generation, (time + ANSWER_TIME if time.positive?))
     rescue TimeLimit::Interrupted

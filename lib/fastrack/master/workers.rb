@@ -378,7 +378,7 @@ module Fastrack
       untried = @untried if @handles.any? { |one| one.nr == nr && one.retiring == :trial }
       entry = slot && [@scoreboard, slot]
       @trial = handle = @forks.from_mold(untried, nr, entry, generation + 1) if untried
-      handle ||= (mold && @forks.from_mold(mold, nr, entry, generation)) || @forks.from_first(@first, nr, entry, generation)
+      handle ||= (mold && @forks.from_mold(mold, nr, entry, generation)) || @forks.from_first(first, nr, entry, generation)
       # The worker waits for KNOWN, so no code of the app runs before the master has the handle.
       add(handle).tap(&:known)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either

@@ -49,6 +49,8 @@ module Fastrack
 
     private
 
+    def role = "generation 0"
+
     # The app's user comes first, so that no line of the app runs with more rights.
     def prepare
       configuration.user&.switch

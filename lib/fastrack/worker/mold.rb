@@ -45,6 +45,9 @@ module Fastrack
 
     def configuration = @launcher.configuration
 
+    # @return [String] for ps(1)
+    def role = "mold"
+
     # Children of this process become workers. Signals for them are queued until they handle their own.
     def take_signals
       @signals = SignalQueue.new([*Worker::STOP_SIGNALS, *Worker::MASTER_SIGNALS, *OWN_SIGNALS, *("CHLD" unless @launcher.subreaper?)])
@@ -53,7 +56,7 @@ module Fastrack
       @hooks = MasterHooks.new(@launcher, @signals)
       @launcher.molded(self)
       ForkGuard.install(-> { forked_by_app }) { [@signals, @death_pipe, @channel] }
-      Process.setproctitle(@launcher.title("mold"))
+      Process.setproctitle(@launcher.title(role))
     end
 
     def forked_by_app
