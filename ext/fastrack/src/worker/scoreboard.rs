@@ -3,7 +3,7 @@
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{
-    Cause, Counts, Entry, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+    Cause, Counts, Entry, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_STREAMS, MAX_WORKERS,
     TIMEOUT_STATUS,
 };
 use fastrack_monitor::STATUS_CLASSES;
@@ -20,6 +20,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.const_set("TIMEOUT_STATUS", TIMEOUT_STATUS)?;
     class.const_set("MAX_WORKERS", MAX_WORKERS)?;
+    class.const_set("MAX_STREAMS", MAX_STREAMS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
@@ -157,6 +158,7 @@ fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
             ("dropped", counts.dropped),
             ("aborted", counts.aborted),
             ("hijacked", counts.hijacked),
+            ("streams", counts.streams),
             ("log_lines", counts.log_lines),
             ("log_lines_dropped", counts.log_lines_dropped),
         ],
@@ -171,6 +173,7 @@ fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
         ("reading", connections.reading),
         ("waiting", connections.waiting),
         ("in_app", connections.in_app),
+        ("streaming", connections.streaming),
         ("writing", connections.writing),
     ];
     hash.aset(ruby.to_symbol("connections"), symbols(ruby, &states)?)?;
