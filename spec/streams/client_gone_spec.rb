@@ -24,6 +24,17 @@ RSpec.describe "A client that leaves its stream" do
     end
   end
 
+  it "ends it also where it is one of many: 200 of 200" do
+    serve_streams(threads: 5)
+    peers = Array.new(200) { |number| stream("/each/silent?#{number}") }
+    await_streams(200)
+    peers.each(&:close)
+    left = Eventually.now
+    await_streams(0)
+    expect(Eventually.now - left).to be < GcMode.patient(2)
+    expect([server.lines_of("ended").size, server.lines_of("closed").uniq.size]).to eq([200, 200])
+  end
+
   it "ends it with the next part where the app rescues the exception" do
     serve_streams(threads: 2)
     stream("/each/stubborn?one", streaming: 1).close
