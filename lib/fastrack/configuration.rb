@@ -50,6 +50,9 @@ module Fastrack
     # Defaults with the `fastrack` command and `bin/rails server`, which Rhebok's users do not use.
     UNLIKE_RHEBOK = { MaxWorkers: :auto }.freeze
 
+    # Threads of a Rails app that says nothing of them: Rails' own number for Puma.
+    RAILS_THREADS = 3
+
     # The first of these that exists is read if no ConfigFile is named. With rackup only the first name counts, because an app that used
     # Rhebok may have an unused puma.rb.
     CONFIG_FILES = %w[config/fastrack.rb config/puma/ENVIRONMENT.rb config/puma.rb].freeze
@@ -100,6 +103,12 @@ module Fastrack
 
     # @return [Boolean] whether the server was started as Rhebok is: by rackup, without a file of Unicorn's or Puma's
     def rhebok? = @rhebok
+
+    # @return [Boolean] whether max_threads is Rails' number, because nobody has set another
+    def rails_threads? = @rails_threads
+
+    # @return [Boolean] whether several threads of a worker call the app
+    def multithread? = max_threads > 1 || max_streams.positive?
 
     # @return [Boolean] whether max_workers is only the first number of workers
     def auto_workers? = @auto_workers
@@ -174,6 +183,7 @@ module Fastrack
       @rhebok = !(@puma_file || @given.key?(:user_supplied_options) || config&.__unicorn__?)
       @variables = variables(environment, chosen)
       from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
+      @rails_threads = !@rhebok && !config&.__unicorn__? && rails_app? && [chosen, from_variables].none? { |one| one.key?(:MaxThreads) }
       @values = defaults(config).merge(@assumed, from_variables, chosen)
       @auto_workers = @values[:MaxWorkers] == :auto
       count_workers if @auto_workers
@@ -196,7 +206,14 @@ module Fastrack
 
     def defaults(config)
       usual = @given.key?(:user_supplied_options) ? UNLIKE_RHEBOK : {}
+      usual = { **usual, MaxThreads: RAILS_THREADS } if @rails_threads
       Option::DEFAULTS.merge(usual, @development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
+    end
+
+    # Whether the app is Rails', which ran with several threads under Puma. It may not be loaded yet.
+    def rails_app?
+      @rails_app = (defined?(::Rails::Application) || AppEnvironment.rails?(StartCommand.logical_directory)) && true if @rails_app.nil?
+      @rails_app
     end
 
     def count_workers

@@ -174,14 +174,15 @@ module Fastrack
       @engine.stop if @must_stop
     end
 
-    # Starts threads, so that MaxThreads serve with the main thread.
+    # Starts threads, so that MaxThreads serve: with the main thread, unless there may be streams.
     def start_threads
-      call_thread_hook(:on_thread_start)
-      return if @configuration.max_threads == 1
+      @main_serves = @configuration.max_streams.zero?
+      call_thread_hook(:on_thread_start) if @main_serves
+      return unless @configuration.multithread?
 
       Fastrack.share_malloc_arena
       @threads = WorkerThreads.new(@engine, @app, method(:call_thread_hook))
-      @threads.start(@configuration.max_threads)
+      @threads.start(@configuration.max_threads, main: @main_serves)
     end
 
     # Logs a failed hook. The thread serves nevertheless.
@@ -289,7 +290,7 @@ module Fastrack
 
       @threads_ended = true
       @threads&.stop(@lost ? 0 : LEAST_TIME)
-      call_thread_hook(:on_thread_exit)
+      call_thread_hook(:on_thread_exit) if @main_serves
     end
 
     # Whether the master has promoted this worker to the mold.

@@ -9,14 +9,14 @@ RSpec.describe "Numbers that are too large", once: "options" do
 
   # What each numeric option takes as its largest.
   numeric = Fastrack::Option::ALL.filter_map do |option|
-    largest = [1_000_000_000_000_000, 4_294_967_295, 2_147_483_647, 1_000_000_000, 1_048_576, 65_535, 1024, 512, 64]
+    largest = [1_000_000_000_000_000, 4_294_967_295, 2_147_483_647, 1_000_000_000, 1_048_576, 65_535, 1024, 1000, 512, 64]
               .find { |number| option.coerce(number) == number rescue false } # rubocop:disable Style/RescueModifier
     [option.name, largest] if largest
   end.to_h.except(:Umask, :MaxThreads)
 
   it "are the native extension's where it has one" do
     require_relative "../../lib/fastrack/native"
-    expect(numeric[:MaxWorkers]).to eq(Fastrack::Scoreboard::MAX_WORKERS)
+    expect(numeric.values_at(:MaxWorkers, :MaxStreams)).to eq([Fastrack::Scoreboard::MAX_WORKERS, Fastrack::Scoreboard::MAX_STREAMS])
   end
 
   it "are known of every numeric option" do

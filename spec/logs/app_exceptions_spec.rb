@@ -80,7 +80,7 @@ RSpec.describe "what the log has of an exception in the app, and of an idle work
 
   it "says of an idle worker that it is idle (PWR), of each of its threads" do
     server = Server.ready(ru: ru, options: { MaxWorkers: 1, MaxThreads: 2 })
-    idle = "  the main thread: idle, it waits for a request\n  a thread (fastrack thread 2): idle, it waits for a request\n"
+    idle = ["the main thread", *[1, 2].map { |number| "a thread (fastrack thread #{number})" }].map { |name| "  #{name}: idle, it waits for a request\n" }.join
     # A thread may not have begun to wait yet.
     eventually(Server::DEADLINE, -> { server.log }) { dump(server) == idle }
   end

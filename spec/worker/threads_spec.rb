@@ -253,12 +253,15 @@ RSpec.describe "MaxThreads" do
       on_thread_start { note.call("start") }
       on_thread_exit { note.call("exit") }
     RUBY
-    serve(threads: 3, config: config)
-    threads = ["", "fastrack thread 2", "fastrack thread 3"]
-    eventually { server.lines_of("hooks").sort == threads.map { |name| "start #{name}" } }
-    expect(server.get("/").status).to eq(200)
-    server.stop
-    expect(server.lines_of("hooks").sort).to eq(%w[exit start].flat_map { |what| threads.map { |name| "#{what} #{name}" } })
+    # The main thread answers requests, too, where there are no streams.
+    { "" => 1, "max_streams 0\n" => 2 }.each do |words, first|
+      serve(threads: 3, config: config + words)
+      threads = [*("" if first == 2), *first.upto(3).map { |number| "fastrack thread #{number}" }]
+      eventually { server.lines_of("hooks").sort == threads.map { |name| "start #{name}" } }
+      expect(server.get("/").status).to eq(200)
+      server.stop
+      expect(server.lines_of("hooks").sort).to eq(%w[exit start].flat_map { |what| threads.map { |name| "#{what} #{name}" } })
+    end
   end
 
   # glibc reserves 64 MB of addresses for an arena: what is in use of it, and the rest.

@@ -29,6 +29,10 @@ mod count;
 mod kernel;
 #[path = "model/lead.rs"]
 mod lead;
+mod scoreboard {
+    pub const MAX_THREADS: usize = 64;
+    pub const MAX_STREAMS: usize = 1_000;
+}
 #[path = "model/sync.rs"]
 mod sync;
 #[path = "../src/helper/tick.rs"]
@@ -223,6 +227,8 @@ fn main() {
         lead::each_request_is_answered_and_all_threads_return(2, 2, true);
     });
     check("of three threads, too", || lead::each_request_is_answered_and_all_threads_return(3, 1, false));
+    check("also where one becomes a stream", || lead::a_stream_keeps_no_request_from_being_answered(1));
+    check("also where two are answered then", || lead::a_stream_keeps_no_request_from_being_answered(2));
     check("the helper drives, or a thread forks", one_drives_or_forks_at_a_time);
     check("what is queued is counted", nothing_is_queued_that_is_not_counted);
     check("the first request is noticed", || a_request_that_lasts_is_noticed(Pair::set_busy, 2));

@@ -66,6 +66,16 @@ pub trait App {
         Flow::Continue
     }
 
+    /// Starts another thread that will [serve](crate::Engine::serve). False if that is not possible. Only the first thread is asked.
+    fn start_thread(&mut self) -> bool {
+        false
+    }
+
+    /// The stream of the thread with this number is to end: ends the application's wait for more of the body. The thread may have gone on
+    /// since: see [`Control::stream_end`](crate::Control::stream_end). The engine asks again while the stream lasts. Only the first thread is
+    /// asked.
+    fn interrupt(&mut self, _thread: usize) {}
+
     /// Logs one line.
     fn warn(&mut self, line: &str);
 }

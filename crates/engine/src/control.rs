@@ -2,13 +2,13 @@
 
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
-use fastrack_sys::{borrow_fd, Waker};
+use fastrack_sys::{borrow_fd, monotonic_millis, Waker};
 
-use crate::admission::Baton;
-use crate::claim::{ActiveRequest, RequestSettings};
+use crate::admission::{Baton, Room};
+use crate::claim::{ActiveRequest, RequestSettings, Seats, StreamEnd};
 use crate::fork::InheritedFds;
 use crate::scoreboard::{Count, Counters};
 
@@ -38,8 +38,15 @@ pub struct Control {
     flags: AtomicU32,
     baton: Arc<Baton>,
     poller: RawFd,
-    /// One for each thread of the application.
-    requests: Box<[Arc<ActiveRequest>]>,
+    /// One for each thread of the application, by its number. They are made when a thread needs them.
+    requests: Box<[OnceLock<Arc<ActiveRequest>>]>,
+    /// How many of these have been made.
+    used: AtomicUsize,
+    /// Number of streams.
+    streams: AtomicUsize,
+    /// Whether there may be any.
+    has_streams: bool,
+    seats: Arc<Seats>,
     counters: Counters,
     /// Requests that former workers of this slot answered and dropped.
     before: [u64; 2],
@@ -58,15 +65,20 @@ impl Control {
         watch: &RequestSettings,
     ) -> io::Result<Self> {
         let inherited = InheritedFds::new(fastrack_sys::max_fd_limit());
-        let requests = ActiveRequest::for_threads(watch, watch.threads)?;
-        let counters = requests[0].counters().clone();
+        let room = Room::new(watch.threads, watch.streams);
+        let seats = Seats::new(watch, room.seats())?;
+        let counters = seats.counters().clone();
         let before = [counters.requests(), counters.get(Count::Dropped)];
         fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
             flags: AtomicU32::new(0),
             baton: Arc::default(),
             poller,
-            requests,
+            requests: (0..room.threads()).map(|_| OnceLock::new()).collect(),
+            used: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            has_streams: room.streams() > 0,
+            seats,
             counters,
             before,
             waker: Weak::new(),
@@ -187,13 +199,36 @@ impl Control {
         unsafe { borrow_fd(self.poller) }.is_ok_and(fastrack_sys::is_readable)
     }
 
-    /// The request of the first thread.
-    pub(crate) fn request(&self) -> &Arc<ActiveRequest> {
-        &self.requests[0]
+    /// The requests of the thread with this number.
+    pub(crate) fn request_of(&self, thread: usize) -> &Arc<ActiveRequest> {
+        let request = self.requests[thread].get_or_init(|| Arc::new(ActiveRequest::new(&self.seats, 0)));
+        self.used.fetch_max(thread + 1, Ordering::Release);
+        request
     }
 
-    pub(crate) fn all_requests(&self) -> &[Arc<ActiveRequest>] {
-        &self.requests
+    /// The requests of all threads that there have been.
+    pub(crate) fn all_requests(&self) -> impl Iterator<Item = &Arc<ActiveRequest>> {
+        self.requests[..self.used.load(Ordering::Acquire)].iter().filter_map(OnceLock::get)
+    }
+
+    fn find_request(&self, thread: usize) -> Option<&Arc<ActiveRequest>> {
+        self.requests.get(thread)?.get()
+    }
+
+    /// Whether responses may become streams.
+    pub(crate) fn has_streams(&self) -> bool {
+        self.has_streams
+    }
+
+    /// Number of streams.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Relaxed)
+    }
+
+    /// Sets the number of streams. The caller has the reactor's lock.
+    pub(crate) fn set_streams(&self, streams: usize) {
+        self.streams.store(streams, Ordering::Relaxed);
+        self.counters.set(Count::Streaming, streams as u64);
     }
 
     /// The counters of this worker. With three exceptions they change only while the reactor is locked.
@@ -201,14 +236,21 @@ impl Control {
         &self.counters
     }
 
-    /// The number of application threads that may run the engine.
-    pub fn threads(&self) -> usize {
-        self.requests.len()
+    /// A thread's current request mostly waits, as the application says: it holds no seat from now on, if there is room for a stream.
+    pub fn mark_io_bound(&self, thread: usize) {
+        if !self.is_closed() && self.has_streams {
+            self.find_request(thread).into_iter().for_each(|request| request.set_io_bound());
+        }
+    }
+
+    /// Why a thread's stream is to end, if it is. The application calls this as [`is_client_gone`](Self::is_client_gone).
+    pub fn stream_end(&self, thread: usize) -> Option<StreamEnd> {
+        self.find_request(thread)?.stream_end(monotonic_millis())
     }
 
     /// Whether the client of a thread's current request has disconnected, or (over TCP) shut down its sending side.
     pub fn is_client_gone(&self, thread: usize) -> bool {
-        let fd = self.requests.get(thread).map_or(-1, |request| request.fd());
+        let fd = self.find_request(thread).map_or(-1, |request| request.fd());
         // SAFETY: the connection is open until the request ends, and the application, which calls this during a
         // request, does not run when it is closed.
         unsafe { borrow_fd(fd) }.is_ok_and(fastrack_sys::is_peer_gone)
@@ -217,7 +259,7 @@ impl Control {
     /// Sets the time limit of a thread's current request, in milliseconds from now; 0 is no limit.
     pub fn allow(&self, thread: usize, millis: u64) {
         if !self.is_closed() {
-            self.requests.get(thread).into_iter().for_each(|request| request.allow(millis));
+            self.find_request(thread).into_iter().for_each(|request| request.allow(millis));
         }
     }
 
@@ -226,7 +268,7 @@ impl Control {
         if self.flags.fetch_or(Flag::Close as u32, Ordering::SeqCst) & Flag::Close as u32 != 0 {
             return;
         }
-        let clients = self.requests.iter().map(|request| request.fd()).filter(|fd| *fd >= 0);
+        let clients = self.all_requests().map(|request| request.fd()).filter(|fd| *fd >= 0);
         // This fails only without /dev/null. Then exec or exit closes the descriptors: they are close-on-exec.
         // SAFETY: in a forked child the owners of the descriptors only close them.
         let _ = unsafe { fastrack_sys::replace_with_dev_null(self.inherited.drain().chain(clients)) };

@@ -52,7 +52,7 @@ pub use accept::Listener;
 pub use access_log::{AccessLogSettings, LogFormat};
 pub use admission::Activity;
 pub use app::{App, Flow};
-pub use claim::{RequestSettings, ThreadDumper};
+pub use claim::{RequestSettings, StreamEnd, ThreadDumper};
 pub use conn::{BodyError, BodyRead, BodyStream, Content, Progress, ReadAhead, Request, ResponseWriter};
 pub use control::Control;
 pub use ending::TIMEOUT_STATUS;
@@ -61,7 +61,7 @@ pub use handoff::SharedQueue;
 pub use reactor::Finish;
 pub use scoreboard::{
     Cause, Connections, Counts, Entry, GcTime, Histogram, Memory, QueueLength, Scoreboard, Slot, State,
-    WorkerId, BUCKETS, MAX_THREADS, MAX_WORKERS,
+    WorkerId, BUCKETS, MAX_STREAMS, MAX_THREADS, MAX_WORKERS,
 };
 pub use settings::Settings;
 pub use worker::{Engine, Forking, GcPause};

@@ -218,6 +218,7 @@ fn connections(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
         ),
         ("connections_taken_over", "Connections that a worker has taken from it", counts.taken_over),
         ("connections_hijacked", "Connections that the app has taken over", counts.hijacked),
+        ("streams_begun", "Responses that have become streams", counts.streams),
         ("received_bytes", "Bytes received from clients", counts.bytes_in),
         ("sent_bytes", "Bytes sent to clients", counts.bytes_out),
     ] {
@@ -248,6 +249,7 @@ fn workers(writer: &mut Writer, view: &View) -> Result<(), Error> {
             .filter_map(move |(name, worker)| Some((vec![("process", name)], value(worker)? as f64)));
         found.collect::<Vec<_>>()
     };
+    writer.gauges("worker_streams", "Streams of this worker", series(|worker| worker.streams))?;
     let own = series(|worker| Some(worker.entry.as_ref()?.requests));
     writer.gauges("worker_requests", "Requests of this worker, which began at 0", own)?;
     let all = series(|worker| worker.slot_requests);

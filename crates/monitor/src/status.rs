@@ -40,6 +40,8 @@ pub fn json(view: &View) -> Value {
         "dropped": view.counts.dropped,
         "aborted": view.counts.aborted,
         "handed_over": view.counts.handed_over,
+        "streams": view.counts.connections.streaming,
+        "streams_begun": view.counts.streams,
         "connections": connections(&view.counts.connections),
         "workers_wanted": view.master.wanted,
         "workers_ready": view.ready(),
@@ -76,6 +78,7 @@ fn worker(worker: &Worker, now: f64) -> Value {
         "slot_requests": worker.slot_requests,
         "busy_seconds": worker.busy.map(|millis| millis as f64 / 1000.0),
         "in_app": worker.in_app,
+        "streams": worker.streams,
         "request": request.as_ref().map(|(text, _)| text),
         "request_seconds": request.as_ref().map(|(_, seconds)| rounded(*seconds)),
     });

@@ -18,9 +18,16 @@ const VIEW_LIFETIME: u64 = 100_000;
 pub const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The numbers of connections, by state.
-pub fn states(connections: &Connections) -> [(&'static str, u64); 5] {
-    let Connections { idle, reading, waiting, in_app, writing } = *connections;
-    [("idle", idle), ("reading", reading), ("waiting", waiting), ("in_app", in_app), ("writing", writing)]
+pub fn states(connections: &Connections) -> [(&'static str, u64); 6] {
+    let Connections { idle, reading, waiting, in_app, streaming, writing } = *connections;
+    [
+        ("idle", idle),
+        ("reading", reading),
+        ("waiting", waiting),
+        ("in_app", in_app),
+        ("streaming", streaming),
+        ("writing", writing),
+    ]
 }
 
 /// A worker.
@@ -30,6 +37,8 @@ pub struct Worker {
     pub entry: Option<Entry>,
     /// The number of requests in the application.
     pub in_app: Option<u64>,
+    /// The number of streams.
+    pub streams: Option<u64>,
     /// The number of requests of all workers with the same number, past and present.
     pub slot_requests: Option<u64>,
     /// The time that all threads have spent in the application, in milliseconds.
@@ -152,16 +161,17 @@ impl Viewer {
             Some(Usage { memory: usage.memory.or(mold.memory), ..usage })
         });
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
-        let in_app = |worker: &WorkerState| Some(self.scoreboard.counts(worker.slot?)?.connections.in_app);
+        let connections = |worker: &WorkerState| Some(self.scoreboard.counts(worker.slot?)?.connections);
         let busy = |worker: &WorkerState| self.scoreboard.busy(worker.slot?, now / 1000);
         let by_number = self.scoreboard.requests_by_number();
         let workers = master.workers.iter().zip(usages).map(|(worker, usage)| {
-            let entry = entry(worker);
+            let (entry, connections) = (entry(worker), connections(worker));
             // The kernel may hide the memory of another user's process. The worker reports its own.
             let reported = entry.as_ref().and_then(|entry| entry.memory);
             Worker {
                 master: worker.clone(),
-                in_app: in_app(worker),
+                in_app: connections.map(|connections| connections.in_app),
+                streams: connections.map(|connections| connections.streaming),
                 slot_requests: by_number.get(worker.nr).copied(),
                 busy: busy(worker),
                 usage: usage.map(|usage| Usage { memory: usage.memory.or(reported), ..usage }),

@@ -207,6 +207,11 @@ pub fn is_peer_gone(fd: BorrowedFd<'_>) -> bool {
     has_peer_closed(fd) && (has(fd, GONE) || !is_unix())
 }
 
+/// Whether the connection has ended in both directions, or failed.
+pub fn is_connection_lost(fd: BorrowedFd<'_>) -> bool {
+    has(fd, GONE)
+}
+
 const GONE: PollFlags = PollFlags::HUP.union(PollFlags::ERR);
 
 /// Whether any of the events is pending; false for a descriptor that is not open.

@@ -38,6 +38,7 @@ fn init(ruby: &Ruby) -> Result<(), Error> {
     ruby.require("socket")?;
     ruby.require("stringio")?;
     ruby.require("fastrack/rack/input")?;
+    ruby.require("fastrack/rack/stream_ended")?;
     ruby::init(ruby)?;
     worker::init(ruby, module)
 }

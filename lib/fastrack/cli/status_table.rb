@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "io/console"
+require_relative "../log"
 
 module Fastrack
   # The status of a server as text. A terminal gets lines that fit, a file or pipe whole ones.
@@ -73,7 +74,7 @@ module Fastrack
       queues = now["listeners"].map { |one| [one["backlog"] || "?", one["limit"]].compact.join("/") }.join(" ")
       parts = ["workers #{workers.size}#{" of #{now["workers_wanted"]}" if now["workers_wanted"]}: #{states}",
                ("#{rate(before["requests"], now["requests"])} req/s" if now["requests"]),
-               ("backlog #{queues}" unless queues.empty?), "memory #{"at least " if processes.any? { |one| unknown?(one) }}#{memory}"]
+               (Log.count(now["streams"], "stream") if now["streams"].to_i.positive?), ("backlog #{queues}" unless queues.empty?), "memory #{"at least " if processes.any? { |one| unknown?(one) }}#{memory}"]
       waits = now["listeners"].any? { |one| one["backlog"].to_i.positive? }
       painted(parts.compact.join("  "), (full?(now) ? /\d+ busy/ : nil) => "busy", (waits ? /backlog \S+(?: \S+)*/ : nil) => "bad")
     end

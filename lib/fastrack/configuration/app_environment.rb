@@ -51,6 +51,15 @@ module Fastrack
         derived << "RAILS_ENV" if variables.equal?(ENV)
       end
 
+      # @param directory [String]
+      # @return [Boolean] whether there is a Rails app, which may not be loaded yet
+      def rails?(directory)
+        file = File.join(directory, "config", "application.rb")
+        File.file?(file) && File.binread(file).include?("Rails::Application")
+      rescue SystemCallError
+        false
+      end
+
       # Whether the user has chosen `development`, and not rackup. Under `bundle exec` only the command tells.
       #
       # @param names [Array<String>] variables in which the user may have named it

@@ -10,6 +10,13 @@ module Fastrack
     # Most threads of a worker. Larger values of RAILS_MAX_THREADS and of a puma.rb count as this one.
     MOST_THREADS = 64
 
+    # Most streams of a worker.
+    MOST_STREAMS = 1000
+
+    # Streams of a worker with several threads, if the user sets no number. A worker with one thread has none, because the app may not be
+    # thread-safe.
+    USUAL_STREAMS = 256
+
     ALL = [
       new(:ConfigFile, :config_file, nil, "configuration file, in Ruby", :path),
       new(:Host, :host, "0.0.0.0", "address to listen on", :text),
@@ -75,6 +82,8 @@ module Fastrack
       new(:AfterWorkerExit, :after_worker_exit, nil, "called in generation 0 when a worker has exited", :callable),
       new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
       new(:MaxThreads, :max_threads, 1, "threads per worker that run requests", :integer, 1..MOST_THREADS),
+      new(:MaxStreams, :max_streams, nil, "streams per worker that hold no thread of MaxThreads (256 with several threads, else 0)", :integer, 0..MOST_STREAMS),
+      new(:StreamTimeout, :stream_timeout, 0.0, "seconds that a stream may last (0: no limit)", :seconds_or_zero),
       new(:OnThreadStart, :on_thread_start, nil, "called in each thread before its first request", :callable),
       new(:OnThreadExit, :on_thread_exit, nil, "called in each thread when it ends", :callable),
       new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :memory),
@@ -99,7 +108,10 @@ module Fastrack
 
     # A reader for each option, with the option's word. `@values` has the values by option name.
     module Readers
-      ALL.each { |option| define_method(option.word) { @values.fetch(option.name) } }
+      (ALL - [BY_NAME[:MaxStreams]]).each { |option| define_method(option.word) { @values.fetch(option.name) } }
+
+      # @return [Integer]
+      def max_streams = @values.fetch(:MaxStreams) || (max_threads > 1 ? USUAL_STREAMS : 0)
 
       # @return [Array<Address>] where to listen
       def addresses

@@ -25,7 +25,8 @@ module Fastrack
     def environment = ENV["RACK_ENV"] || ENV["RAILS_ENV"] || "no environment"
 
     def workers(configuration)
-      "#{Log.count(configuration.max_workers, "worker")}#{" (auto)" if configuration.auto_workers?} of #{Log.count(configuration.max_threads, "thread")}"
+      "#{Log.count(configuration.max_workers, "worker")}#{" (auto)" if configuration.auto_workers?} of #{Log.count(configuration.max_threads, "thread")}" \
+        "#{" (as Rails has them under Puma; max_threads sets the number)" if configuration.rails_threads?}"
     end
 
     def monitor(configuration)

@@ -36,7 +36,6 @@ module Fastrack
       restart_command: [[], "USR2 runs the command that started the server"],
       debug: [[false], "there is no debug log; PWR logs the workers' backtraces"],
       log_formatter: [[], "LogFormat says what the server's lines look like"],
-      max_io_threads: [[0, "0"], "requests that wait take a worker or a thread each; raise workers"],
       max_fast_inline: [[], "waiting clients are served in their order; max_keep_alive limits requests per connection"],
       raise_exception_on_sigterm: [[false], "after TERM the exit status is 0"],
       extra_runtime_dependencies: [[[]], "USR2 starts the new master with its Gemfile"],
@@ -120,6 +119,13 @@ module Fastrack
       __option__(:MaxThreads, most.clamp(..Option::MOST_THREADS), :threads)
     rescue ArgumentError => e
       raise ConfigurationError, "threads #{e.message}; got #{[min, max].uniq.join(", ")}"
+    end
+
+    # Streams, and requests that the app marks with `puma.mark_as_io_bound`, hold no thread. Puma has any number.
+    def max_io_threads(most)
+      most = most.clamp(..Option::MOST_STREAMS) if most.is_a?(Numeric)
+      __option__(:MaxStreams, most == Float::INFINITY ? Option::MOST_STREAMS : most, :max_io_threads)
+      @__puma__.options[:max_io_threads] = most
     end
 
     # 0 closes connections after each response.

@@ -16,7 +16,7 @@ module Fastrack
       timeout: :client_timeout, chunked: :chunked_transfer, max_body: :max_body_size, max_target: :max_request_target,
       max_head: :max_header_size, max_fields: :max_header_fields,
       **%i[header_timeout body_timeout write_timeout request_timeout worker_timeout max_queue_time keep_alive keep_alive_timeout
-           keep_alive_requests response_buffer max_response_spool stream_body].to_h { |word| [word, word] }
+           keep_alive_requests response_buffer max_response_spool stream_body stream_timeout].to_h { |word| [word, word] }
     }.freeze
 
     # Loads files that only some configurations need. The master does this before it forks.
@@ -52,7 +52,7 @@ module Fastrack
       {
         **AS_CONFIGURED.transform_values { |word| @configuration.public_send(word) },
         idle_time_on_stop: close_delay,
-        threads: @configuration.max_threads,
+        threads: @configuration.max_threads, streams: @configuration.max_streams,
         queue: @launcher.queue,
         access_log: @launcher.access_log&.fileno, access_log_format: @configuration.access_log_format,
         error_page: ErrorPage.for(@configuration.lowlevel_error_handler),
@@ -85,7 +85,7 @@ module Fastrack
     # The hook `out_of_band` of a puma.rb. As in Puma, the hook begins when no thread has a request, and one call runs at a time.
     def out_of_band
       hook = @configuration.puma&.out_of_band
-      return hook if hook.nil? || @configuration.max_threads == 1
+      return hook if hook.nil? || !@configuration.multithread?
 
       busy = others
       running = Mutex.new
@@ -102,7 +102,7 @@ module Fastrack
     end
 
     # @return [#call] tells whether other threads have requests, which a collection would delay
-    def others = @configuration.max_threads == 1 ? -> { false } : -> { !@engine.alone? }
+    def others = @configuration.multithread? ? -> { !@engine.alone? } : -> { false }
 
     # Seconds to wait for a last request on kept-alive connections before they are closed, because a close that crosses a request loses the
     # request. Needed with a supervisor's listeners: another server may take over, and connections cannot be handed to it.
@@ -120,7 +120,8 @@ module Fastrack
     def env_facts
       # Puma's users set SCRIPT_NAME. Rhebok and Unicorn do not read it.
       mounted = @configuration.puma ? { script_name: ENV["SCRIPT_NAME"].to_s.b.freeze } : {}
-      { multithread: @configuration.max_threads > 1, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints, **mounted }
+      { multithread: @configuration.multithread?, rhebok: @configuration.rhebok?, early_hints: @configuration.early_hints,
+        io_bound: !@configuration.puma.nil? && @configuration.max_streams.positive?, **mounted }
     end
 
     # Listeners, also closed ones, because connections from those may still be kept alive.
@@ -146,15 +147,16 @@ module Fastrack
     # @param multithread [Boolean] whether several threads call the app
     # @param script_name [String] where the app is mounted; it stays in PATH_INFO, as under Puma
     # @param early_hints [Boolean] whether the app may send 103 with headers
+    # @param io_bound [Boolean] whether the app may say, as under Puma, that a request is not to hold a thread
     # @return [Hash{String => Object}] frozen, as are its Strings. For `true` the engine puts an object that acts on one request, such as
     #   RequestBound::Hijack
-    def for(listener, script_name: "", early_hints: false, multithread: false, rhebok: false)
+    def for(listener, script_name: "", early_hints: false, io_bound: false, multithread: false, rhebok: false)
       {
         "SCRIPT_NAME" => script_name, "QUERY_STRING" => "", "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => SOFTWARE,
         **(rhebok ? RHEBOKS_UNIX : UNIX),
         **(listener.tcp? ? { "SERVER_NAME" => listener.server_name, "SERVER_PORT" => listener.server_port } : {}),
         **for_rack_version, "rack.after_reply" => [], "rack.hijack?" => true, "rack.hijack" => true,
-        **(early_hints ? { "rack.early_hints" => true } : {}),
+        **(early_hints ? { "rack.early_hints" => true } : {}), **(io_bound ? { "puma.mark_as_io_bound" => true } : {}),
         "rack.errors" => $stderr, "rack.input" => NullInput::SHARED, "rack.url_scheme" => "http",
         "rack.multithread" => multithread, "rack.multiprocess" => true, "rack.run_once" => false,
         "fastrack.client_gone" => true, "fastrack.timeout" => true, "fastrack.queue_time" => 0.0

@@ -18,8 +18,12 @@ module Fastrack
       @left = {}.compare_by_identity
     end
 
-    # @param count [Integer] the main thread included
-    def start(count) = (2..count).each { |number| start_one(number) }
+    # @param count [Integer] requests at a time
+    # @param main [Boolean] whether the main thread is one of the threads: without streams
+    def start(count, main:)
+      (main ? 2 : 1).upto(count) { |number| start_one(number) }
+      @engine.start_threads_by(method(:start_another)) unless main
+    end
 
     # Raises in the main thread an exception of another thread that ends the process.
     def check
@@ -35,31 +39,51 @@ module Fastrack
       @ending = true
       @engine.dismiss_threads
       ends = now + seconds
-      @threads.each_value { |thread| thread.join([ends - now, 0].max) }
-      @threads.each_value { |thread| thread.kill unless @left.key?(thread) }
-      @threads.each_value(&:join)
+      threads = @threads.values
+      threads.each { |thread| thread.join([ends - now, 0].max) }
+      threads.each { |thread| thread.kill unless @left.key?(thread) }
+      threads.each(&:join)
     end
 
     private
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Starts a thread. A thread that the app ends is replaced, except in a forked process and at the end of this process.
+    # Starts a thread in place of one that has a stream.
+    #
+    # @return [Boolean] false: there can be no more threads now
+    def start_another
+      return false if @ending || Process.pid != @pid
+
+      start_one((1..).find { |number| !@threads.key?(number) })
+      true
+    rescue ThreadError => e
+      Log.repeated([:no_thread, e.message]) { "no thread can be started beside #{Log.count(@threads.size, "thread")} with requests and streams: #{e.message}" }
+      false
+    end
+
+    # Starts a thread. A thread that the app ends is replaced, except in a forked process and at the end of this process. A thread that has
+    # returned from the engine is not needed any more.
     def start_one(number)
       @threads[number] = Thread.new do
+        is_over = false
         Thread.current.name = "fastrack thread #{number}"
         Thread.current.report_on_exception = false
-        serve
+        is_over = serve
       ensure
         @left.delete(Thread.current)
-        start_one(number) unless @ending || Process.pid != @pid
+        unless @ending || Process.pid != @pid
+          is_over ? @threads.delete(number) : start_one(number)
+        end
       end
     end
 
+    # @return [Boolean] whether the engine needs the thread no more
     def serve
       @hook.call(:on_thread_start)
       begin
         @engine.serve(@app)
+        true
       ensure
         @left[Thread.current] = true
         @hook.call(:on_thread_exit) if Process.pid == @pid
@@ -70,8 +94,10 @@ module Fastrack
       @exit ||= e
       # Makes the main thread return between two requests.
       @engine.pause
+      false
     rescue Exception => e # rubocop:disable Lint/RescueException -- of the app's, by Thread#raise for example
       Log.exception("#{Thread.current.name} failed, and is replaced", e)
+      false
     end
   end
 

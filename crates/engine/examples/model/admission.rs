@@ -13,9 +13,17 @@ mod app_threads;
 #[allow(dead_code)]
 #[path = "../../src/admission/baton.rs"]
 mod baton;
+#[allow(dead_code)]
+#[path = "../../src/admission/room.rs"]
+mod room;
+#[allow(dead_code)]
+#[path = "../../src/admission/streams.rs"]
+mod streams;
 
 pub(crate) use app_threads::{AppThreads, Turn};
 pub(crate) use baton::{is_busy, Baton, Threads, MAIN};
+pub(crate) use room::Room;
+use streams::Streams;
 
 static IS_LOCK_USED: AtomicBool = AtomicBool::new(false);
 
@@ -36,7 +44,13 @@ impl Activity {
 
     pub fn end_request(&self, _clock: &impl Clock) {}
 
+    pub fn begin_stream(&self, _clock: &impl Clock) {}
+
     pub fn is_in_request(&self) -> bool {
+        false
+    }
+
+    pub fn is_stream(&self) -> bool {
         false
     }
 

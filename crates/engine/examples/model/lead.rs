@@ -3,7 +3,7 @@
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
 
-use crate::admission::{set_lock_used, AppThreads, Threads, Turn, MAIN};
+use crate::admission::{set_lock_used, AppThreads, Room, Threads, Turn, MAIN};
 use crate::Events;
 
 struct Worker {
@@ -56,7 +56,7 @@ impl Worker {
                 self.app_threads.begin_request(&mut threads, number);
                 drop(threads);
                 let mut threads = self.threads();
-                match self.app_threads.end_request(&mut threads, number) {
+                match self.app_threads.end_request(&mut threads, number, number) {
                     None => return,
                     Some(true) => {}
                     Some(false) if self.rest(threads, number) => return,
@@ -85,8 +85,9 @@ impl Worker {
 /// application's lock all the time, or wait for it, they give way to each other.
 pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests: usize, compute: bool) {
     set_lock_used(compute);
-    let app_threads = AppThreads::new(threads).expect("threads");
-    let mut state = Threads::new(Arc::default());
+    let room = Room::new(threads, 0);
+    let app_threads = AppThreads::new(room).expect("threads");
+    let mut state = Threads::new(Arc::default(), room);
     state.is_open = true;
     let worker = Arc::new(Worker {
         app_threads,
@@ -108,4 +109,137 @@ pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests:
     }
     others.into_iter().for_each(|other| other.join().expect("no panic"));
     assert_eq!(*worker.left.lock().expect("no panic"), 0);
+}
+
+// --- streams
+
+/// What the claim on a thread's request says, in short.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    None,
+    Request,
+    Stream,
+}
+
+struct Streaming {
+    worker: Worker,
+    /// By the numbers of threads.
+    claims: Vec<Mutex<Claim>>,
+}
+
+impl Streaming {
+    fn claim(&self, number: usize, claim: Claim) -> Claim {
+        std::mem::replace(&mut *self.claims[number].lock().expect("no panic"), claim)
+    }
+
+    /// As the main thread in worker/thread.rs.
+    fn run_main(this: &Arc<Self>) {
+        let (app_threads, mut started) = (&this.worker.app_threads, Vec::new());
+        loop {
+            let mut threads = this.worker.threads();
+            if app_threads.next_turn(&mut threads, MAIN) == Turn::Leave {
+                app_threads.dismiss(&mut threads);
+                break;
+            }
+            let orders = threads.streams.take_orders();
+            drop(threads);
+            (0..orders.start).for_each(|_| started.push(Self::start(this)));
+            if orders.are_none() {
+                app_threads.sleep(MAIN, &mut Events::default(), None);
+            }
+        }
+        started.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+
+    fn start(this: &Arc<Self>) -> thread::JoinHandle<()> {
+        let this = Arc::clone(this);
+        thread::spawn(move || this.serve())
+    }
+
+    fn serve(&self) {
+        let app_threads = &self.worker.app_threads;
+        let Some((seat, number)) = self.worker.threads().enter() else { return };
+        let mut seat = Some(seat);
+        while let Some(own) = seat {
+            let turn = app_threads.next_turn(&mut self.worker.threads(), own);
+            match turn {
+                Turn::Lead => seat = self.lead(own, number),
+                Turn::Sleep => app_threads.sleep(own, &mut Events::default(), None),
+                Turn::Leave => return,
+            }
+        }
+    }
+
+    /// Returns the thread's seat from then on.
+    fn lead(&self, seat: usize, number: usize) -> Option<usize> {
+        let (worker, app_threads) = (&self.worker, &self.worker.app_threads);
+        loop {
+            let mut threads = worker.threads();
+            worker.set_leader(None, Some(seat));
+            let has_request = worker.take_request();
+            worker.set_leader(Some(seat), None);
+            if has_request {
+                app_threads.begin_request(&mut threads, number);
+                self.claim(number, Claim::Request);
+                drop(threads);
+                let was = self.claim(number, Claim::None);
+                let mut threads = worker.threads();
+                if was == Claim::Stream {
+                    return app_threads.end_stream(&mut threads, number);
+                }
+                match app_threads.end_request(&mut threads, seat, number) {
+                    None => return Some(seat),
+                    Some(true) => {}
+                    Some(false) if worker.rest(threads, seat) => return Some(seat),
+                    Some(false) => {}
+                }
+            } else if threads.is_idle() {
+                app_threads.close(&mut threads, seat);
+                return Some(seat);
+            } else if worker.rest(threads, seat) {
+                return Some(seat);
+            }
+        }
+    }
+
+    /// As in helper/streams.rs.
+    fn begin_streams(&self) {
+        let mut threads = self.worker.threads();
+        for seat in 0..threads.seats().len() {
+            let Some(number) = threads.seats()[seat] else { continue };
+            let mut claim = self.claims[number].lock().expect("no panic");
+            if *claim == Claim::Request && threads.streams.has_room() {
+                *claim = Claim::Stream;
+                self.worker.app_threads.begin_stream(&mut threads, seat, number);
+            }
+        }
+        if self.worker.app_threads.admits_another(&threads) {
+            self.worker.app_threads.summon(&mut threads);
+        }
+    }
+}
+
+/// Where there is room for one request, the first of them may become a stream at any moment: the others are answered by another thread,
+/// or by the same one afterwards.
+pub fn a_stream_keeps_no_request_from_being_answered(others: usize) {
+    set_lock_used(false);
+    let room = Room::new(1, 1);
+    let mut state = Threads::new(Arc::default(), room);
+    state.is_open = true;
+    let worker = Worker {
+        app_threads: AppThreads::new(room).expect("threads"),
+        threads: Mutex::new(state),
+        left: Mutex::new(1 + others),
+        leader: Mutex::new(None),
+    };
+    let claims = (0..room.threads()).map(|_| Mutex::new(Claim::None)).collect();
+    let streaming = Arc::new(Streaming { worker, claims });
+    let first = Streaming::start(&streaming);
+    let main = thread::spawn({
+        let streaming = Arc::clone(&streaming);
+        move || Streaming::run_main(&streaming)
+    });
+    streaming.begin_streams();
+    [first, main].into_iter().for_each(|thread| thread.join().expect("no panic"));
+    assert_eq!(*streaming.worker.left.lock().expect("no panic"), 0);
 }

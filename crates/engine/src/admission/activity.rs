@@ -1,7 +1,7 @@
 //! The activity of one thread of the application in its request: it uses the application's lock (Ruby's GVL), or waits for something
 //! else.
 
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 
 use fastrack_sys::ThreadId;
@@ -19,11 +19,13 @@ enum Doing {
     Waits = 2,
 }
 
-/// The activity of one thread. Only that thread changes it.
+/// The activity of one thread. Only that thread changes it, except that the helper makes it a stream.
 #[derive(Debug, Default)]
 pub struct Activity {
     /// A [`Doing`].
     doing: AtomicU8,
+    /// Whether its response is a stream, which uses the lock as a request does, and earns nothing by waiting.
+    is_stream: AtomicBool,
     /// The thread's id as a number. 0 for none.
     thread: AtomicU64,
     usage: Arc<GvlUsage>,
@@ -61,7 +63,10 @@ impl Activity {
         self.doing.store(doing as u8, Ordering::Relaxed);
         if before != doing {
             let more = |is: fn(Doing) -> bool| i8::from(is(doing)) - i8::from(is(before));
-            let requests = more(|doing| doing != Doing::Nothing);
+            let requests = match self.is_stream.load(Ordering::Relaxed) {
+                true => 0,
+                false => more(|doing| doing != Doing::Nothing),
+            };
             let users = more(|doing| doing == Doing::UsesLock);
             self.usage.change(clock.micros(), requests, users);
         }
@@ -83,9 +88,20 @@ impl Activity {
         self.change(Doing::UsesLock, clock);
     }
 
-    /// The thread has answered its request.
+    /// The thread has answered its request. The caller has the reactor's lock.
     pub(crate) fn end_request(&self, clock: &impl Clock) {
         self.change(Doing::Nothing, clock);
+        self.is_stream.store(false, Ordering::Relaxed);
+    }
+
+    /// The thread's response becomes a stream. The caller has the reactor's lock, so that the request does not end meanwhile.
+    pub(crate) fn begin_stream(&self, clock: &impl Clock) {
+        self.is_stream.store(true, Ordering::Relaxed);
+        self.usage.change(clock.micros(), -1, 0);
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.is_stream.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_in_request(&self) -> bool {

@@ -6,11 +6,12 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use super::baton::{Threads, MAIN};
-use super::{Activity, GvlUsage};
+use super::{Activity, GvlUsage, Room};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::Arc;
 
@@ -23,13 +24,15 @@ struct Sleeper {
     waker: Waker,
     /// It watches the waker only, which need not be read then.
     poller: Poller,
-    activity: Arc<Activity>,
 }
 
 #[derive(Debug)]
 pub(crate) struct AppThreads<C = SystemClock> {
-    /// Empty with a single thread, which leads whenever it runs the engine, and never sleeps.
+    /// One for each seat. Empty with a single thread, which leads whenever it runs the engine, and never sleeps.
     sleepers: Box<[Sleeper]>,
+    /// By the numbers of threads. They are made when a thread needs them.
+    activities: Box<[OnceLock<Arc<Activity>>]>,
+    room: Room,
     clock: C,
     gvl_usage: Arc<GvlUsage>,
 }
@@ -44,22 +47,22 @@ pub(crate) enum Turn {
 }
 
 impl AppThreads {
-    pub fn new(threads: usize) -> io::Result<Self> {
-        Self::with(threads, SystemClock)
+    pub fn new(room: Room) -> io::Result<Self> {
+        Self::with(room, SystemClock)
     }
 }
 
 impl<C: Clock> AppThreads<C> {
-    fn with(threads: usize, clock: C) -> io::Result<Self> {
-        let gvl_usage = Arc::new(GvlUsage::default());
+    fn with(room: Room, clock: C) -> io::Result<Self> {
         let sleeper = |_| {
             let (waker, poller) = (Waker::new()?, Poller::new()?);
             poller.watch(&waker, 0)?;
-            let activity = Arc::new(Activity::new(Arc::clone(&gvl_usage)));
-            Ok(Sleeper { waker, poller, activity })
+            Ok(Sleeper { waker, poller })
         };
-        let sleepers = (0..if threads > 1 { threads } else { 0 }).map(sleeper).collect::<io::Result<_>>()?;
-        Ok(AppThreads { sleepers, clock, gvl_usage })
+        let seats = if room.is_for_one() { 0 } else { room.seats() };
+        let sleepers = (0..seats).map(sleeper).collect::<io::Result<_>>()?;
+        let activities = (0..room.threads()).map(|_| OnceLock::new()).collect();
+        Ok(AppThreads { sleepers, activities, room, clock, gvl_usage: Arc::default() })
     }
 
     /// Whether there is a single thread.
@@ -78,16 +81,17 @@ impl<C: Clock> AppThreads<C> {
         &self.gvl_usage
     }
 
-    pub fn activity(&self, thread: usize) -> &Arc<Activity> {
-        &self.sleepers[thread].activity
+    /// The activity of the thread with this number.
+    pub fn activity(&self, number: usize) -> &Arc<Activity> {
+        self.activities[number].get_or_init(|| Arc::new(Activity::new(Arc::clone(&self.gvl_usage))))
+    }
+
+    /// Whether the main thread answers no requests: see [`Room`].
+    pub fn spares_main(&self) -> bool {
+        self.room.streams() > 0
     }
 
     // --- threads of the application, with the reactor's lock
-
-    /// A thread other than the main one begins to run the engine. None if there are enough threads.
-    pub fn enter(&self, threads: &mut Threads) -> Option<usize> {
-        threads.enter(self.sleepers.len())
-    }
 
     /// No thread takes the lead any more. The main thread goes on once no thread has a request.
     pub fn close(&self, threads: &mut Threads, thread: usize) {
@@ -126,6 +130,9 @@ impl<C: Clock> AppThreads<C> {
         if if thread == MAIN { threads.is_quiet() } else { threads.is_over } {
             return Turn::Leave;
         }
+        if thread == MAIN && self.spares_main() {
+            return Turn::Sleep;
+        }
         if threads.lead(thread) {
             return Turn::Lead;
         }
@@ -134,16 +141,16 @@ impl<C: Clock> AppThreads<C> {
     }
 
     /// The leader begins a request.
-    pub fn begin_request(&self, threads: &mut Threads, thread: usize) {
+    pub fn begin_request(&self, threads: &mut Threads, number: usize) {
         threads.began = self.clock.micros();
-        self.sleepers[thread].activity.begin_request(&self.clock);
+        self.activity(number).begin_request(&self.clock);
         threads.begin_request();
     }
 
-    /// The thread has answered its request. None if another thread leads. Else this thread leads, and the result says whether it may
-    /// begin another request without being in the way of the requests in progress.
-    pub fn end_request(&self, threads: &mut Threads, thread: usize) -> Option<bool> {
-        self.sleepers[thread].activity.end_request(&self.clock);
+    /// The thread in this seat has answered its request. None if another thread leads. Else this thread leads, and the result says whether
+    /// it may begin another request without being in the way of the requests in progress.
+    pub fn end_request(&self, threads: &mut Threads, thread: usize, number: usize) -> Option<bool> {
+        self.activity(number).end_request(&self.clock);
         threads.end_request();
         if !threads.lead(thread) {
             self.wake_main_if_quiet(threads);
@@ -157,9 +164,10 @@ impl<C: Clock> AppThreads<C> {
         Some(!is_in_the_way)
     }
 
-    /// Whether a thread with a request computes, or waits for a processor.
+    /// Whether a thread with a request computes, or waits for a processor. Streams are not asked: a system call each would take too long.
     fn is_any_runnable(&self) -> bool {
-        self.sleepers.iter().any(|sleeper| sleeper.activity.is_in_request() && sleeper.activity.is_runnable())
+        let mut activities = self.activities.iter().filter_map(OnceLock::get);
+        activities.any(|activity| activity.is_in_request() && !activity.is_stream() && activity.is_runnable())
     }
 
     /// The leader, which has nothing to do, goes to sleep while other threads have requests. False if they are done by now.
@@ -196,11 +204,46 @@ impl<C: Clock> AppThreads<C> {
         }
     }
 
+    // --- streams
+
+    /// The request of the thread in this seat becomes a stream. Another thread takes its place.
+    pub fn begin_stream(&self, threads: &mut Threads, thread: usize, number: usize) {
+        self.activity(number).begin_stream(&self.clock);
+        threads.begin_stream(thread);
+        self.order_missing(threads);
+        if threads.is_lead_free() && threads.is_idle() {
+            self.summon_one(threads);
+        }
+    }
+
+    /// The thread has ended its stream. Returns the seat that it gets; None if it is to leave.
+    pub fn end_stream(&self, threads: &mut Threads, number: usize) -> Option<usize> {
+        self.activity(number).end_request(&self.clock);
+        threads.end_stream(number)
+    }
+
+    /// Has the main thread start those threads that are missing.
+    pub fn order_missing(&self, threads: &mut Threads) {
+        let missing = threads.missing();
+        if missing > 0 && threads.is_open {
+            threads.streams.order_threads(missing);
+            self.wake(MAIN);
+        }
+    }
+
+    /// Has the main thread interrupt the threads with these numbers, whose streams are to end.
+    pub fn interrupt(&self, threads: &mut Threads, numbers: Vec<usize>) {
+        if !numbers.is_empty() {
+            threads.streams.order_interrupts(numbers);
+            self.wake(MAIN);
+        }
+    }
+
     // --- the helper
 
     /// Whether a sleeping thread may begin another request without being in the way of the requests in progress.
     pub fn admits_another(&self, threads: &Threads) -> bool {
-        let is_free = threads.is_lead_free() && threads.is_anybody_asleep();
+        let is_free = threads.is_lead_free() && threads.is_anybody_asleep() && threads.has_room();
         is_free
             && match self.gvl_usage.reports_gvl_events() {
                 _ if threads.is_idle() => true,

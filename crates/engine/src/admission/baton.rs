@@ -9,9 +9,10 @@
 //!
 //! INVARIANT: while threads may lead and none does, some thread has a request, or has been summoned: that thread will lead.
 
+use super::{Room, Streams};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// The number of the thread that runs the engine first. It decides when the engine stops.
+/// The seat, and the number, of the thread that runs the engine first. It decides when the engine stops.
 pub(crate) const MAIN: usize = 0;
 
 /// A range of bits of the baton.
@@ -20,18 +21,18 @@ struct Field {
     bits: u32,
 }
 
-/// The number of the thread that leads, plus 1. 0 for none.
+/// The seat of the thread that leads, plus 1. 0 for none.
 const LEADER: Field = Field { shift: 0, bits: 8 };
-/// Number of threads that have requests. A single thread, which keeps the lead, is not counted.
+/// Number of threads that have requests. A single thread, which keeps the lead, is not counted, nor are streams.
 const SERVING: Field = Field { shift: 8, bits: 8 };
-/// Number of threads without the lead that have answered a request, and want the reactor.
-const RETURNING: Field = Field { shift: 16, bits: 8 };
+/// Number of threads without the lead that have answered a request, and want the reactor. All streams may end at a time.
+const RETURNING: Field = Field { shift: 16, bits: 11 };
 /// 1 while the helper drives, or a thread that forks keeps it from that.
-const HELPER: Field = Field { shift: 24, bits: 1 };
+const HELPER: Field = Field { shift: 27, bits: 1 };
 /// 1 while the helper sleeps until the leader's next step.
-const ASLEEP: Field = Field { shift: 25, bits: 1 };
+const ASLEEP: Field = Field { shift: 28, bits: 1 };
 /// A number that grows with each step of the leader. It is odd while the leader is busy, and even while the leader waits for clients.
-const EPOCH: Field = Field { shift: 26, bits: 38 };
+const EPOCH: Field = Field { shift: 29, bits: 35 };
 
 impl Field {
     const fn of(&self, baton: u64) -> u64 {
@@ -169,9 +170,11 @@ pub(crate) struct Threads {
     pub is_open: bool,
     /// Whether threads other than the main one are to return.
     pub is_over: bool,
-    /// The threads that run the engine, a bit each.
-    entered: u64,
-    /// Threads that sleep. The last one to fall asleep is the first one to be woken: its memory is in the caches.
+    room: Room,
+    /// The threads that run the engine and have no stream: the number of each, by its seat.
+    seats: Vec<Option<usize>>,
+    pub streams: Streams,
+    /// The seats of threads that sleep. The last one to fall asleep is the first one to be woken: its memory is in the caches.
     sleepers: Vec<usize>,
     /// The thread that was woken to lead, until it leads.
     summoned: Option<usize>,
@@ -180,37 +183,47 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    pub fn new(baton: Arc<Baton>) -> Self {
+    pub fn new(baton: Arc<Baton>, room: Room) -> Self {
         Threads {
             baton,
             is_open: false,
             is_over: false,
-            entered: 0,
+            room,
+            seats: vec![None; room.seats()],
+            streams: Streams::new(room),
             sleepers: Vec::new(),
             summoned: None,
             began: 0,
         }
     }
 
-    /// A thread other than the main one begins to run the engine. None if all `threads` run it.
-    pub fn enter(&mut self, threads: usize) -> Option<usize> {
-        let thread = (1..threads).find(|thread| self.entered & 1 << thread == 0)?;
-        self.entered |= 1 << thread;
-        Some(thread)
+    /// A thread other than the main one begins to run the engine. Returns its seat and number. None if no seat is free.
+    pub fn enter(&mut self) -> Option<(usize, usize)> {
+        let seat = self.free_seat()?;
+        let number = self.streams.take_number()?;
+        self.seats[seat] = Some(number);
+        self.streams.settle_start();
+        Some((seat, number))
+    }
+
+    fn free_seat(&self) -> Option<usize> {
+        (1..self.seats.len()).find(|seat| self.seats[*seat].is_none())
     }
 
     /// The thread exits the engine. Whether another thread is to be summoned.
     pub fn exit_engine(&mut self, thread: usize) -> bool {
         self.wake_up(thread);
         self.release_lead(thread);
-        self.entered &= !(1 << thread);
+        if let Some(number) = self.seats[thread].take() {
+            self.streams.free_number(number);
+        }
         let was_summoned = self.summoned.take_if(|summoned| *summoned == thread).is_some();
         self.baton.leader().is_none() && (self.is_idle() || was_summoned)
     }
 
     /// The thread takes the lead if threads may lead, and none does. Whether it leads.
     pub fn lead(&mut self, thread: usize) -> bool {
-        let leads = self.is_open && self.baton.leader().is_none();
+        let leads = self.is_open && self.baton.leader().is_none() && self.has_room();
         if leads {
             self.baton.change(|number| number + LEADER.with(thread as u64 + 1));
         }
@@ -232,6 +245,46 @@ impl Threads {
     /// A thread has answered its request.
     pub fn end_request(&mut self) {
         self.baton.change(|number| number - SERVING.with(1));
+    }
+
+    /// Whether another request may begin, by their number.
+    pub fn has_room(&self) -> bool {
+        self.baton.serving() < self.room.requests()
+    }
+
+    /// The number of the thread in each seat; None if the seat is free.
+    pub fn seats(&self) -> &[Option<usize>] {
+        &self.seats
+    }
+
+    /// The request of the thread in this seat becomes a stream: the seat is free.
+    pub fn begin_stream(&mut self, seat: usize) {
+        if let Some(number) = self.seats[seat].take() {
+            self.end_request();
+            self.streams.begin(number);
+        }
+    }
+
+    /// The stream of the thread with this number is over. Returns the seat that the thread gets; None if it is to leave.
+    pub fn end_stream(&mut self, number: usize) -> Option<usize> {
+        self.streams.end(number);
+        let seat = self.free_seat();
+        match seat {
+            Some(seat) => self.seats[seat] = Some(number),
+            None => self.streams.free_number(number),
+        }
+        seat
+    }
+
+    /// Number of threads to be started, so that there is one for each request that may be in progress.
+    pub fn missing(&self) -> usize {
+        match self.room.streams() {
+            0 => 0,
+            _ => self
+                .room
+                .requests()
+                .saturating_sub(self.seats.iter().flatten().count() + self.streams.starting()),
+        }
     }
 
     pub fn fall_asleep(&mut self, thread: usize) {

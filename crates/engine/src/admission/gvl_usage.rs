@@ -19,47 +19,60 @@ struct Usage {
     reports_gvl_events: bool,
     /// Whether the helper waits for enough credit.
     is_awaited: bool,
-    /// Requests in progress, and requests that have or want the lock. There are at most as many as threads, fewer than 128.
+    /// Requests in progress. Streams do not count.
     requests: u8,
-    users: u8,
+    /// Requests and streams that have or want the lock.
+    users: u16,
     /// Time that requests have waited while the lock was free, less half of the time that the lock was in use, in microseconds: 0 to
     /// [`CREDIT_CAP`].
     idle_credit: u16,
-    /// Time of this state, in microseconds. Its 32 bits last for an hour.
+    /// Time of this state, in microseconds, as far as [`TIME_BITS`] hold it. They last for 4 minutes.
     at: u32,
 }
 
-/// The bits of [`Usage::reports_gvl_events`] and [`Usage::is_awaited`]: the highest bits of the two counts.
-const REPORTS: u64 = 1 << 7;
-const AWAITED: u64 = 1 << 15;
+/// Where each number begins in the 64 bits: 7 bits of requests, 11 of users, 16 of the credit, and the time.
+const USERS: u32 = 7;
+const CREDIT: u32 = USERS + 11;
+const TIME: u32 = CREDIT + 16;
+const TIME_BITS: u32 = 28;
+const LATEST: u32 = (1 << TIME_BITS) - 1;
+
+/// The bits of [`Usage::reports_gvl_events`] and [`Usage::is_awaited`].
+const REPORTS: u64 = 1 << 62;
+const AWAITED: u64 = 1 << 63;
 
 /// Longest step back in time, in microseconds: another thread has read the clock before.
 const DISORDER: u32 = 1_000_000;
 
 impl Usage {
     fn of(number: u64) -> Self {
-        let [requests, users, low, high, time @ ..] = (number & !(REPORTS | AWAITED)).to_le_bytes();
+        let bits = |from: u32, to: u32| (number >> from) & ((1 << (to - from)) - 1);
         Usage {
             reports_gvl_events: number & REPORTS != 0,
             is_awaited: number & AWAITED != 0,
-            requests,
-            users,
-            idle_credit: u16::from_le_bytes([low, high]),
-            at: u32::from_le_bytes(time),
+            requests: bits(0, USERS) as u8,
+            users: bits(USERS, CREDIT) as u16,
+            idle_credit: bits(CREDIT, TIME) as u16,
+            at: bits(TIME, TIME + TIME_BITS) as u32,
         }
     }
 
     fn number(self) -> u64 {
-        let ([low, high], [a, b, c, d]) = (self.idle_credit.to_le_bytes(), self.at.to_le_bytes());
         let reports = if self.reports_gvl_events { REPORTS } else { 0 };
         let awaited = if self.is_awaited { AWAITED } else { 0 };
-        u64::from_le_bytes([self.requests, self.users, low, high, a, b, c, d]) | reports | awaited
+        let Usage { requests, users, idle_credit, at, .. } = self;
+        u64::from(requests)
+            | u64::from(users) << USERS
+            | u64::from(idle_credit) << CREDIT
+            | u64::from(at) << TIME
+            | reports
+            | awaited
     }
 
     /// How long this state has lasted, in microseconds.
     fn lasts(self, now: u64) -> u64 {
-        let passed = (now as u32).wrapping_sub(self.at);
-        if passed > u32::MAX - DISORDER {
+        let passed = (now as u32).wrapping_sub(self.at) & LATEST;
+        if passed > LATEST - DISORDER {
             0
         } else {
             passed.into()
@@ -73,13 +86,13 @@ impl Usage {
             0 => (before + passed * u64::from(self.requests)).min(CREDIT_CAP),
             _ => before.saturating_sub(passed / 2),
         };
-        Usage { idle_credit: idle_credit as u16, at: now as u32, ..self }
+        Usage { idle_credit: idle_credit as u16, at: now as u32 & LATEST, ..self }
     }
 
     fn change(self, requests: i8, users: i8) -> Self {
         Usage {
             requests: self.requests.saturating_add_signed(requests),
-            users: self.users.saturating_add_signed(users),
+            users: self.users.saturating_add_signed(users.into()),
             ..self
         }
     }
@@ -188,12 +201,12 @@ impl GvlUsage {
 mod tests {
     use super::*;
     use crate::patience::patience;
-    use crate::scoreboard::MAX_THREADS;
+    use crate::scoreboard::{MAX_STREAMS, MAX_THREADS};
     use fastrack_sys::{Events, Poller};
 
     /// How much longer requests waited than they used the lock after these times, in microseconds, with these numbers of requests, and
     /// of requests that use it.
-    fn credit_after(times: &[(u8, u8, u64)]) -> u64 {
+    fn credit_after(times: &[(u8, u16, u64)]) -> u64 {
         let mut used = Usage { at: 7_000, ..Usage::default() };
         let mut now = 7_000;
         for (requests, users, micros) in times {
@@ -217,7 +230,7 @@ mod tests {
 
     #[test]
     fn it_is_enough_where_requests_wait_for_longer_than_half_of_what_they_compute() {
-        let is_enough = |times: &[(u8, u8, u64)]| credit_after(&times.repeat(100)) >= CREDIT_NEEDED;
+        let is_enough = |times: &[(u8, u16, u64)]| credit_after(&times.repeat(100)) >= CREDIT_NEEDED;
         // A page with short queries, alone and beside another one, and where other processes have the processors; one with a long query.
         assert!(!is_enough(&[(1, 1, 1_500), (1, 0, 500)]) && !is_enough(&[(2, 2, 1_700), (2, 0, 300)]));
         assert!(!is_enough(&[(1, 1, 40_000), (1, 0, 15_000)]));
@@ -234,17 +247,17 @@ mod tests {
                 reports_gvl_events: true,
                 is_awaited: false,
                 requests: MAX_THREADS as u8,
-                users: 63,
+                users: (MAX_THREADS + MAX_STREAMS) as u16,
                 idle_credit: CREDIT_CAP as u16,
-                at: u32::MAX,
+                at: LATEST,
             },
         ] {
             assert_eq!(Usage::of(used.number()), used);
         }
-        // The clock goes on beyond 32 bits, and may be read before another thread's.
-        let used = Usage { requests: 1, idle_credit: 100, at: u32::MAX, ..Usage::default() };
-        assert_eq!(used.at((1 << 32) + 100), Usage { idle_credit: 201, at: 100, ..used });
-        assert_eq!(used.at((1 << 32) - 2).idle_credit, 100);
+        // The clock goes on beyond these bits, and may be read before another thread's.
+        let used = Usage { requests: 1, idle_credit: 100, at: LATEST, ..Usage::default() };
+        assert_eq!(used.at((1 << TIME_BITS) + 100), Usage { idle_credit: 201, at: 100, ..used });
+        assert_eq!(used.at((1 << TIME_BITS) - 2).idle_credit, 100);
     }
 
     #[test]

@@ -5,9 +5,12 @@
 //! is over: it [seizes](SEIZED) the request. The claim contains the request's number, so that the helper cannot seize a later request
 //! than the one whose deadline it has read.
 
+mod limit;
+mod stream;
+
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fastrack_http::Head;
@@ -16,6 +19,8 @@ use fastrack_sys::{borrow_fd, monotonic_millis, SharedMemory};
 use super::settings::RequestSettings;
 use super::FlushLent;
 use crate::scoreboard::{Count, Counters, Scoreboard, State, ThreadSlot, NEVER};
+
+pub use stream::StreamEnd;
 
 const NO_FD: RawFd = -1;
 
@@ -39,8 +44,26 @@ const CLAIM: u64 = 3;
 /// The bit that says that the helper ends the request, and then the process. The claim does not change any more.
 const SEIZED: u64 = 1 << 2;
 
+/// The bit that says that the head has left and the body's end is not known: the response may become a [stream](STREAM).
+const FOLLOWS: u64 = 1 << 3;
+
+/// The bit that says that the response is a stream. It stays until the thread's next request.
+const STREAM: u64 = 1 << 4;
+
+/// The bit that says that the time limit is [stopped](ActiveRequest::while_stopped).
+const STOPPED: u64 = 1 << 5;
+
+/// The bit that says that the application has set the time limit itself.
+const ALLOWED: u64 = 1 << 6;
+
+/// The bit that says that the application wants the request to hold no seat from now on.
+const IO_BOUND: u64 = 1 << 7;
+
 /// The bit at which the request's number begins.
-const NUMBER: u32 = 3;
+const NUMBER: u32 = 8;
+
+/// Bits of the request's number that are the seat's.
+const SEAT: u32 = 7;
 
 impl Claim {
     fn of(number: u64) -> Self {
@@ -68,16 +91,63 @@ fn is_seizable(number: u64) -> bool {
     Claim::of(number) != Claim::None && number & SEIZED == 0
 }
 
+/// What the requests of one worker have in common.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    /// The parts of the scoreboard, one for each seat.
+    slots: Box<[SharedMemory<ThreadSlot>]>,
+    counters: Counters,
+    timeout: u64,
+    stream_timeout: u64,
+}
+
+impl Seats {
+    pub fn new(settings: &RequestSettings, seats: usize) -> io::Result<Arc<Self>> {
+        let slot = match &settings.slot {
+            Some(slot) => slot.clone(),
+            None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
+        };
+        Ok(Arc::new(Seats {
+            counters: slot.counters(),
+            slots: slot.for_seats(seats).into(),
+            timeout: settings.timeout,
+            stream_timeout: settings.stream_timeout,
+        }))
+    }
+
+    /// The counters of the worker.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// When a request must be done that begins at this time.
+    fn deadline(&self, now: u64) -> u64 {
+        if self.timeout == 0 {
+            NEVER
+        } else {
+            now + self.timeout
+        }
+    }
+}
+
 /// One request in progress.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest {
     fd: AtomicI32,
     /// The buffer of the thread's responses.
     lent: OnceLock<Arc<dyn FlushLent>>,
-    slot: SharedMemory<ThreadSlot>,
-    counters: Counters,
-    timeout: u64,
-    /// A [`Claim`], whether it was [`SEIZED`], and the request's number.
+    seats: Arc<Seats>,
+    /// The seat of the thread. It changes between requests only.
+    seat: AtomicUsize,
+    /// In place of the seat's slot, which others get, while the response is a stream.
+    own_slot: ThreadSlot,
+    /// When the head had left, in milliseconds of the monotonic clock, while the claim has [`FOLLOWS`].
+    follows: AtomicU64,
+    /// When the stream's time limit is over.
+    stream_ends: AtomicU64,
+    /// Whether the connection is not HTTP's any more: then the end of what the client sends says nothing.
+    is_upgrade: AtomicBool,
+    /// A [`Claim`], whether it was [`SEIZED`] and other bits, and the request's number.
     claim: AtomicU64,
     /// The rest of the time limit while the limit is [stopped](Self::while_stopped), in milliseconds. Else [`RUNNING`].
     left: AtomicU64,
@@ -87,23 +157,38 @@ pub(crate) struct ActiveRequest {
 const RUNNING: u64 = u64::MAX - 1;
 
 impl ActiveRequest {
-    /// One for each thread of the application.
-    pub fn for_threads(settings: &RequestSettings, threads: usize) -> io::Result<Box<[Arc<Self>]>> {
-        let slot = match &settings.slot {
-            Some(slot) => slot.clone(),
-            None => Scoreboard::new()?.slot(0).ok_or(io::ErrorKind::NotFound)?,
-        };
-        let counters = slot.counters();
-        let new = |slot| ActiveRequest {
+    /// The requests of a thread in this seat.
+    pub fn new(seats: &Arc<Seats>, seat: usize) -> Self {
+        ActiveRequest {
             fd: AtomicI32::new(NO_FD),
             lent: OnceLock::new(),
-            counters: counters.clone(),
-            slot,
-            timeout: settings.timeout,
+            seats: Arc::clone(seats),
+            seat: AtomicUsize::new(seat),
+            own_slot: ThreadSlot::default(),
+            follows: AtomicU64::new(0),
+            stream_ends: AtomicU64::new(NEVER),
+            is_upgrade: AtomicBool::new(false),
             claim: AtomicU64::new(0),
             left: AtomicU64::new(RUNNING),
-        };
-        Ok(slot.for_threads(threads).into_iter().map(new).map(Arc::new).collect())
+        }
+    }
+
+    /// The slot of a request with this claim.
+    fn slot_of(&self, claim: u64) -> &ThreadSlot {
+        if claim & STREAM == 0 {
+            &self.seats.slots[self.seat.load(Ordering::Relaxed)]
+        } else {
+            &self.own_slot
+        }
+    }
+
+    fn slot(&self) -> &ThreadSlot {
+        self.slot_of(self.claim.load(Ordering::Acquire))
+    }
+
+    /// The thread, which has no request, takes this seat.
+    pub fn set_seat(&self, seat: usize) {
+        self.seat.store(seat, Ordering::Relaxed);
     }
 
     // --- the application's thread
@@ -112,9 +197,9 @@ impl ActiveRequest {
     pub fn begin(&self, fd: RawFd, head: &Head, bytes: &[u8]) -> u64 {
         self.fd.store(fd, Ordering::Relaxed);
         let now = monotonic_millis();
-        let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
-        let number = self.slot.begin_request(head, bytes, now, deadline);
-        self.claim.store(Claim::Open.of_new(number), Ordering::Release);
+        let seat = self.seat.load(Ordering::Relaxed);
+        let number = self.seats.slots[seat].begin_request(head, bytes, now, self.seats.deadline(now));
+        self.claim.store(Claim::Open.of_new(number << SEAT | seat as u64), Ordering::Release);
         now
     }
 
@@ -134,7 +219,7 @@ impl ActiveRequest {
     pub fn end(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
-            self.slot.end_request();
+            self.slot().end_request();
             self.forget_client();
         }
         ended
@@ -143,16 +228,17 @@ impl ActiveRequest {
     /// The application's callbacks after the response begin. They get the time of a request anew, and have no client.
     pub fn begin_callbacks(&self) {
         let now = monotonic_millis();
-        let deadline = if self.timeout == 0 { NEVER } else { now + self.timeout };
-        let number = self.slot.begin_callbacks(now, deadline);
-        self.claim.store(Claim::Complete.of_new(number), Ordering::Release);
+        let is_stream = self.claim.load(Ordering::Relaxed) & STREAM;
+        let number = self.slot().begin_callbacks(now, self.seats.deadline(now));
+        let seat = self.seat.load(Ordering::Relaxed) as u64;
+        self.claim.store(Claim::Complete.of_new(number << SEAT | seat) | is_stream, Ordering::Release);
     }
 
     /// The callbacks are done. False if the helper has seized them, as with [`end`](Self::end).
     pub fn end_callbacks(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
-            self.slot.state.set(State::Waiting);
+            self.slot().state.set(State::Waiting);
         }
         ended
     }
@@ -162,53 +248,24 @@ impl ActiveRequest {
         self.fd.store(NO_FD, Ordering::Relaxed);
     }
 
+    /// Fails if the helper has seized the request.
     fn change(&self, claim: Claim) -> bool {
-        let number = self.claim.load(Ordering::Relaxed);
-        let next = claim.with_number_of(number);
-        number & SEIZED == 0
-            && self.claim.compare_exchange(number, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    /// Runs `wait`, which waits for the client. The time does not count towards the application's time limit.
-    pub fn while_stopped<T>(&self, wait: impl FnOnce() -> T) -> T {
-        let deadline = self.slot.deadline.get();
-        let left = if deadline == NEVER { NEVER } else { deadline.saturating_sub(monotonic_millis()) };
-        self.left.store(left, Ordering::SeqCst);
-        self.slot.deadline.set(NEVER);
-        let result = wait();
-        // Another thread may set a limit at this moment: either that changes `left`, or it sees that the limit runs.
-        loop {
-            let left = self.left.load(Ordering::SeqCst);
-            self.slot.deadline.set(monotonic_millis().saturating_add(left));
-            if self.left.compare_exchange(left, RUNNING, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-                return result;
+        let mut number = self.claim.load(Ordering::Relaxed);
+        // The response may become a stream at this moment.
+        while number & SEIZED == 0 {
+            let next = claim.with_number_of(number);
+            match self.claim.compare_exchange(number, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => number = other,
             }
         }
+        false
     }
 
     /// From now on the helper flushes this buffer as well.
     pub fn share_lent(&self, lent: Arc<dyn FlushLent>) {
         // It is set once.
         let _ = self.lent.set(lent);
-    }
-
-    // --- any thread of the application
-
-    /// Sets the request's time limit, in milliseconds from now; 0 is none. Does nothing between requests.
-    pub fn allow(&self, millis: u64) {
-        if !self.is_seizable() {
-            return;
-        }
-        let millis = if millis == 0 { NEVER } else { millis };
-        let change = |left| (left != RUNNING).then_some(millis);
-        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_err() {
-            self.slot.deadline.set(monotonic_millis().saturating_add(millis));
-        }
-    }
-
-    /// The counters of the worker.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
     }
 
     // --- the helper
@@ -231,7 +288,7 @@ impl ActiveRequest {
     /// The request's deadline. [`NEVER`] if there is none.
     pub fn deadline(&self) -> u64 {
         if self.is_seizable() {
-            self.slot.deadline.get()
+            self.slot().deadline.get()
         } else {
             NEVER
         }
@@ -240,18 +297,18 @@ impl ActiveRequest {
     /// Seizes the request if its deadline has passed. Returns how far the response was.
     pub fn seize_overdue(&self, now: u64) -> Option<Claim> {
         let number = self.claim.load(Ordering::Acquire);
-        if !is_seizable(number) || self.slot.deadline.get() > now {
+        if !is_seizable(number) || self.slot_of(number).deadline.get() > now {
             return None;
         }
         let claim = self.try_seize(number).ok()?;
-        self.counters.add(Count::TimedOut, 1);
-        self.slot.state.set(State::Ending);
+        self.seats.counters.add(Count::TimedOut, 1);
+        self.slot().state.set(State::Ending);
         Some(claim)
     }
 
     /// Shows on the scoreboard of a seized request whether the process ends now, or other requests have time to finish.
     pub fn set_ending(&self, ends: bool) {
-        self.slot.state.set(if ends { State::Ending } else { State::Waiting });
+        self.slot().state.set(if ends { State::Ending } else { State::Waiting });
     }
 
     pub fn is_seized(&self) -> bool {
@@ -266,35 +323,36 @@ impl ActiveRequest {
     fn try_seize(&self, number: u64) -> Result<Claim, u64> {
         self.claim.compare_exchange(number, number | SEIZED, Ordering::AcqRel, Ordering::Acquire)?;
         let claim = Claim::of(number);
-        if !self.slot.is_in_callbacks() {
-            let millis = monotonic_millis().saturating_sub(self.slot.started.get());
-            self.counters.count_lost(claim == Claim::Open, millis);
+        if !self.slot().is_in_callbacks() {
+            let millis = monotonic_millis().saturating_sub(self.slot().started.get());
+            self.seats.counters.count_lost(claim == Claim::Open, millis);
         }
         Ok(claim)
     }
 
     /// Describes the request, or its callbacks, for the log: method and path, time taken, request id.
     pub fn describe(&self, now: u64) -> String {
-        let (line, id) = self.slot.texts_without_query();
-        let seconds = now.saturating_sub(self.slot.started.get()) as f64 / 1000.0;
+        let (line, id) = self.slot().texts_without_query();
+        let seconds = now.saturating_sub(self.slot().started.get()) as f64 / 1000.0;
         let id = if id.is_empty() { String::new() } else { format!(", request id {}", id.escape_ascii()) };
-        let (prefix, has) = if self.slot.is_in_callbacks() { ("callbacks of ", "have") } else { ("", "has") };
+        let (prefix, has) =
+            if self.slot().is_in_callbacks() { ("callbacks of ", "have") } else { ("", "has") };
         format!("{prefix}{} {has} taken {seconds:.1} s{id}", line.escape_ascii())
     }
 
     /// When the request began, in milliseconds of the monotonic clock.
     pub fn started(&self) -> u64 {
-        self.slot.started.get()
+        self.slot().started.get()
     }
 
     /// Whether the request was answered, and its callbacks run.
     pub fn is_in_callbacks(&self) -> bool {
-        self.slot.is_in_callbacks()
+        self.slot().is_in_callbacks()
     }
 
     /// A request head of the parts that the scoreboard has.
     pub fn as_head(&self) -> Vec<u8> {
-        let (line, id) = self.slot.texts();
+        let (line, id) = self.slot().texts();
         let id = if id.is_empty() { Vec::new() } else { [b"X-Request-ID: ", &id[..], b"\r\n"].concat() };
         [&line[..], b" HTTP/1.1\r\nHost: -\r\n", &id, b"\r\n"].concat()
     }
@@ -313,7 +371,7 @@ impl ActiveRequest {
 
     /// Whether the method is HEAD, whose responses have no body.
     pub fn is_head_request(&self) -> bool {
-        self.slot.is_head_request()
+        self.slot().is_head_request()
     }
 
     pub fn fd(&self) -> RawFd {

@@ -6,7 +6,8 @@ mod settings;
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 
-pub(crate) use active_request::{ActiveRequest, Claim};
+pub use active_request::StreamEnd;
+pub(crate) use active_request::{ActiveRequest, Claim, Seats};
 pub use settings::{RequestSettings, ThreadDumper};
 
 /// A response's buffer that a thread of the application has lent to the helper.

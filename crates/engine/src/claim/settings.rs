@@ -19,6 +19,11 @@ pub trait ThreadDumper: Send + Sync + Debug {
 pub struct RequestSettings {
     /// Number of the application's threads that answer requests. It is clamped to 1 to [`MAX_THREADS`](crate::MAX_THREADS).
     pub threads: usize,
+    /// Number of streams beside the requests of these threads. 0: a response that lasts counts as a request. At most
+    /// [`MAX_STREAMS`](crate::MAX_STREAMS).
+    pub streams: usize,
+    /// Time limit of a stream from its beginning, in milliseconds. 0 is no limit.
+    pub stream_timeout: u64,
     /// Time limit of the application for each request, in milliseconds. 0 is no limit.
     pub timeout: u64,
     /// Time limit of the application's thread between two requests, in milliseconds. 0 is no limit.

@@ -198,6 +198,15 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
+    /// Called when the head was sent, and the application has more of a body to come whose length nobody knows: from now on the response
+    /// may become a stream. `is_upgrade`: the connection is not HTTP's any more.
+    #[inline]
+    pub fn note_follows(&mut self, is_upgrade: bool) {
+        if self.control.has_streams() && self.stage == ResponseStage::Begun {
+            self.in_flight.active().set_follows(fastrack_sys::monotonic_millis(), is_upgrade);
+        }
+    }
+
     /// Whether the slices may be held back to be sent with the next ones.
     fn may_hold(&mut self, slices: &[IoSlice<'_>]) -> bool {
         !self.in_flight.is_seen() && self.in_flight.write_buf().has_room_for(slices, self.budget)

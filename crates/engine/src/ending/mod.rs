@@ -82,8 +82,9 @@ impl Ending {
         }
         drop(driving);
         let latest = monotonic_millis().saturating_add(self.time_for_others);
-        // A thread that has begun a request at the last moment may not be counted yet.
-        let is_any_left = || self.control.all_requests().iter().any(|request| request.is_seizable());
+        // A thread that has begun a request at the last moment may not be counted yet. Streams are not waited for: they may never end.
+        let is_any_left =
+            || self.control.all_requests().any(|request| request.is_seizable() && !request.is_stream());
         while is_any_left() || self.is_anybody_serving() {
             fastrack_sys::sleep(LAST_LOOK);
             let is_over = monotonic_millis() >= latest;
@@ -97,15 +98,17 @@ impl Ending {
                 break;
             }
         }
+        self.cut_streams();
         self.hand_off();
-        let seized = self.control.all_requests().iter().filter(|request| request.is_seized());
+        let seized = self.control.all_requests().filter(|request| request.is_seized());
         seized.for_each(|request| request.set_ending(true));
         exit_at_once(TIMEOUT_STATUS)
     }
 
     /// Whether a thread has a request that the helper has not seized.
     fn is_anybody_serving(&self) -> bool {
-        let seized = self.control.all_requests().iter().filter(|request| request.is_seized()).count();
+        let seized = |request: &&Arc<ActiveRequest>| request.is_seized() && !request.is_stream();
+        let seized = self.control.all_requests().filter(seized).count();
         self.shared.baton().serving() > seized
     }
 
@@ -113,7 +116,7 @@ impl Ending {
     fn answer_overdue(&self, all: bool) -> bool {
         let now = monotonic_millis();
         let seize = |request: &ActiveRequest| if all { request.seize() } else { request.seize_overdue(now) };
-        let requests = self.control.all_requests().iter();
+        let requests = self.control.all_requests();
         let overdue: Vec<_> =
             requests.filter_map(|request| seize(request).map(|claim| (request, claim))).collect();
         if overdue.is_empty() {
@@ -133,6 +136,16 @@ impl Ending {
             request.set_ending(false);
         }
         true
+    }
+
+    /// The process ends with the streams that are left. Their clients see that, and the access log.
+    fn cut_streams(&self) {
+        let streams = self.control.all_requests().filter(|request| request.is_stream());
+        let cut: Vec<_> = streams.filter_map(|request| Some((request, request.seize()?))).collect();
+        cut.iter().for_each(|(request, claim)| answer_overdue(request, *claim));
+        if let Some(mut reactor) = self.shared.reactor_within(REACTOR_TIME) {
+            cut.iter().for_each(|(request, claim)| reactor.log_overdue(request, *claim));
+        }
     }
 
     /// Ends the process if it has made no progress between two requests for `millis` milliseconds, which is too long. Another thread keeps

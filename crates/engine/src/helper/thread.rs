@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 
 use fastrack_sys::{monotonic_millis, spawn_thread, Events};
 
+use super::streams::{begin_streams, StreamRounds};
 use super::tick::{Tick, Work};
+use crate::claim::ActiveRequest;
 use crate::control::Control;
 use crate::ending::Ending;
 use crate::handoff::QueueHandle;
@@ -76,8 +78,10 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     fastrack_sys::take_short_turns();
     let drive = Drive { shared, control, ending, step: Cell::default() };
     let mut tick = Tick::new(shared.baton(), drive);
+    let mut rounds = StreamRounds::new(shared, control);
     loop {
-        if shared.timer().wait(&mut events, tick.next_look()).is_none() {
+        let wait = [tick.next_look(), rounds.wait()].into_iter().flatten().min();
+        if shared.timer().wait(&mut events, wait).is_none() {
             // The other thread ends this process when it is back.
             return shared.reactor().set_lost_descriptors();
         }
@@ -85,6 +89,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
             return;
         }
         tick.look();
+        rounds.look();
     }
 }
 
@@ -125,19 +130,22 @@ impl Work for Drive<'_> {
             return None;
         }
         reactor.note_long_request();
+        let until_stream = self.begin_streams(&mut reactor);
         let longest = if self.send_responses() { UNSENT_WAIT } else { MAX_EVENT_WAIT };
         let longest = match shared.app_threads().is_alone() {
             true => self.drive_for_thread(since, &mut reactor),
             false => self.drive_for_threads(since, &mut reactor),
         }
-        .min(longest);
-        let deadline = control.all_requests().iter().map(|request| request.deadline()).min();
+        .min(longest)
+        .min(until_stream);
+        let deadline = control.all_requests().map(|request| request.deadline()).min();
         let next = next_look(&reactor, deadline.unwrap_or(u64::MAX)).min(longest);
         drop(reactor);
         let _driving = self.ending.end_overdue(driving);
         let mut step = Step::default();
         // A request has limits of its own. The time of any other step begins at 0.
-        if shared.baton().serving() == 0 && control.request().is_none() {
+        let is_none = |request: &Arc<ActiveRequest>| request.is_none() || request.is_stream();
+        if shared.baton().serving() == 0 && control.all_requests().all(is_none) {
             step = self.step.get();
             self.ending.end_stuck(step.see(since, monotonic_millis()));
         }
@@ -151,7 +159,8 @@ impl Work for Drive<'_> {
         }
         // Not while the application forks.
         if let Some(driving) = self.shared.baton().drive() {
-            if let Some(_reactor) = self.shared.try_reactor() {
+            if let Some(mut reactor) = self.shared.try_reactor() {
+                self.begin_streams(&mut reactor);
                 self.send_responses();
             }
             drop(self.ending.end_overdue(driving));
@@ -201,10 +210,16 @@ impl Drive<'_> {
         }
     }
 
+    /// Returns how soon another look is needed, in milliseconds.
+    fn begin_streams(&self, reactor: &mut Reactor) -> u64 {
+        begin_streams(self.shared, self.control, reactor)
+    }
+
     /// Sends what clients have not taken of the responses to requests in progress. Whether there was any of that. The caller has the
     /// reactor, so that no connection is closed meanwhile.
     fn send_responses(&self) -> bool {
-        self.control.all_requests().iter().fold(false, |any, request| request.flush_lent() | any)
+        let requests = self.control.all_requests().filter(|request| !request.is_stream());
+        requests.fold(false, |any, request| request.flush_lent() | any)
     }
 }
 

@@ -59,7 +59,7 @@ use std::sync::Arc;
 use fastrack_http::DateCache;
 
 use crate::accept::Backlog;
-use crate::admission::Threads;
+use crate::admission::{Room, Threads};
 use crate::claim::{ActiveRequest, Claim};
 use crate::conn::{Connection, ReadBufPool};
 use crate::control::Control;
@@ -127,7 +127,10 @@ impl Reactor {
         lead: Lead,
     ) -> Self {
         Reactor {
-            threads: Threads::new(Arc::clone(control.baton())),
+            threads: Threads::new(
+                Arc::clone(control.baton()),
+                Room::new(settings.requests.threads, settings.requests.streams),
+            ),
             lead,
             settings,
             control,

@@ -31,9 +31,9 @@ impl Reactor {
         self.control.take_pause().then_some(Finish::Paused)
     }
 
-    /// Whether no other thread has a request, which may leave something to send.
+    /// Whether no other thread has a request or stream, which may leave something to send.
     pub(super) fn is_rest_done(&self) -> bool {
-        self.threads.is_idle()
+        self.threads.is_idle() && self.threads.streams.is_empty()
     }
 
     /// Stops accepting. From then on only clients that are here already are waited for.

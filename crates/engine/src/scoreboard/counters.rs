@@ -69,6 +69,8 @@ pub struct Counts {
     pub aborted: u64,
     /// Connections that the application has taken over.
     pub hijacked: u64,
+    /// Responses that have become streams.
+    pub streams: u64,
     /// Time of the garbage collector while there was a request, in nanoseconds.
     pub gc_in_requests: u64,
     /// Time of the garbage collector while there was no request, in nanoseconds.
@@ -90,8 +92,10 @@ pub struct Connections {
     pub reading: u64,
     /// A request, or a part of one, has come, and no thread has had time for it. The total of all workers includes the shared queue.
     pub waiting: u64,
-    /// The application answers the request.
+    /// The application answers the request. Streams do not count.
     pub in_app: u64,
+    /// The response is a stream.
+    pub streaming: u64,
     /// The client has yet to take a part of the response, or to close.
     pub writing: u64,
 }
@@ -118,7 +122,7 @@ impl Counts {
 
     /// The numbers that a worker keeps by [`Count`].
     fn singles(&mut self) -> impl Iterator<Item = (Count, &mut u64)> {
-        let Connections { idle, reading, writing, waiting, .. } = &mut self.connections;
+        let Connections { idle, reading, writing, waiting, streaming, .. } = &mut self.connections;
         [
             (Count::BytesIn, &mut self.bytes_in),
             (Count::BytesOut, &mut self.bytes_out),
@@ -131,6 +135,7 @@ impl Counts {
             (Count::Dropped, &mut self.dropped),
             (Count::Aborted, &mut self.aborted),
             (Count::Hijacked, &mut self.hijacked),
+            (Count::Streams, &mut self.streams),
             (Count::GcInRequests, &mut self.gc_in_requests),
             (Count::GcOutside, &mut self.gc_outside),
             (Count::LogLines, &mut self.log_lines),
@@ -138,6 +143,7 @@ impl Counts {
             (Count::Idle, idle),
             (Count::Reading, reading),
             (Count::Writing, writing),
+            (Count::Streaming, streaming),
             (Count::Waiting, waiting),
         ]
         .into_iter()
@@ -160,6 +166,7 @@ pub(crate) enum Count {
     Dropped,
     Aborted,
     Hijacked,
+    Streams,
     GcInRequests,
     GcOutside,
     LogLines,
@@ -168,6 +175,7 @@ pub(crate) enum Count {
     Idle,
     Reading,
     Writing,
+    Streaming,
     Waiting,
 }
 

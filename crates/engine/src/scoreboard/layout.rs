@@ -8,6 +8,12 @@ use super::words::{Sequence, Text, Word};
 /// Most threads of a worker that answer requests. Each has a part of the worker's slot.
 pub const MAX_THREADS: usize = 64;
 
+/// Most seats of a worker: a part of its slot for each thread that answers requests, and one for the thread that runs the engine.
+pub(crate) const MAX_SEATS: usize = MAX_THREADS + 1;
+
+/// Most streams of a worker.
+pub const MAX_STREAMS: usize = 1_000;
+
 /// Most workers of a server.
 pub const MAX_WORKERS: usize = 512;
 
@@ -43,7 +49,7 @@ pub struct WorkerSlot {
     pub busy_before: Word,
     /// How many threads the worker has besides the first.
     pub other_threads: Word,
-    pub threads: [ThreadSlot; MAX_THREADS],
+    pub threads: [ThreadSlot; MAX_SEATS],
 }
 
 /// A [`WorkerId`](super::WorkerId).
@@ -63,6 +69,7 @@ pub struct MemoryWords {
 }
 
 /// The activity of one thread. It has cache lines (64 bytes) of its own.
+#[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct ThreadSlot {
     pub state: StateWord,
@@ -95,6 +102,17 @@ impl ThreadSlot {
         id.clear();
         state.set(State::Waiting);
     }
+
+    /// Copies the request of another slot, whose thread does not change it. The caller sets the deadline.
+    pub fn copy_request(&self, other: &ThreadSlot) {
+        self.sequence.write(|| {
+            self.started.set(other.started.get());
+            self.in_callbacks.set(0);
+            self.line.copy(&other.line);
+            self.id.copy(&other.id);
+        });
+        self.state.set(State::Serving);
+    }
 }
 
 /// The state of a worker's thread.
@@ -112,6 +130,7 @@ pub enum State {
 }
 
 /// A [`State`].
+#[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct StateWord(Word);
 

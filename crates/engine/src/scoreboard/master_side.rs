@@ -10,7 +10,7 @@ use fastrack_sys::{borrow_fd, memory_file, SharedMemory};
 
 use super::counters::Counts;
 use super::layout::{
-    Board, Cause, MemoryWords, State, ThreadSlot, WorkerSlot, WorkerWords, MAX_THREADS, MAX_WORKERS, NEVER,
+    Board, Cause, MemoryWords, State, ThreadSlot, WorkerSlot, WorkerWords, MAX_SEATS, MAX_WORKERS, NEVER,
 };
 use super::worker_side::Slot;
 
@@ -244,7 +244,7 @@ impl WorkerSlot {
     /// The parts of the threads that there are.
     fn threads(&self) -> &[ThreadSlot] {
         let others = self.other_threads.published() as usize;
-        &self.threads[..=others.min(MAX_THREADS - 1)]
+        &self.threads[..=others.min(MAX_SEATS - 1)]
     }
 
     /// Number of threads that have requests. None without a worker.

@@ -12,7 +12,7 @@ mod tests;
 
 pub use counters::{Connections, Counts, GcTime, Histogram, BUCKETS};
 pub(crate) use counters::{Count, Counters};
-pub use layout::{Cause, State, MAX_THREADS, MAX_WORKERS};
+pub use layout::{Cause, State, MAX_STREAMS, MAX_THREADS, MAX_WORKERS};
 pub(crate) use layout::{ThreadSlot, MAX_PROCESSES, NEVER};
 pub use master_side::{Entry, Memory, QueueLength, Scoreboard, WorkerId};
 pub use worker_side::Slot;

@@ -38,6 +38,7 @@ impl Word {
 }
 
 /// The sequence number of a seqlock. It is odd while its owner writes, so that readers can tell a torn text.
+#[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Sequence(Word);
 
@@ -69,6 +70,7 @@ impl Sequence {
 }
 
 /// A text from a client, truncated to a number of words.
+#[derive(Debug)]
 #[repr(C)]
 pub struct Text<const WORDS: usize> {
     /// In bytes.
@@ -76,7 +78,19 @@ pub struct Text<const WORDS: usize> {
     words: [Word; WORDS],
 }
 
+impl<const WORDS: usize> Default for Text<WORDS> {
+    fn default() -> Self {
+        Text { length: Word::default(), words: std::array::from_fn(|_| Word::default()) }
+    }
+}
+
 impl<const WORDS: usize> Text<WORDS> {
+    /// Becomes a copy of another text.
+    pub fn copy(&self, other: &Self) {
+        self.length.set(other.length.get());
+        self.words.iter().zip(&other.words).for_each(|(word, other)| word.set(other.get()));
+    }
+
     /// Copies as much of `buffer[text]` as fits. It copies whole words, also past the end of the text.
     #[inline]
     pub fn set(&self, buffer: &[u8], text: Range<usize>) {

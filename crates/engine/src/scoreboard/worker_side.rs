@@ -6,7 +6,7 @@ use fastrack_http::{Head, KnownName};
 use fastrack_sys::SharedMemory;
 
 use super::counters::Counters;
-use super::layout::{State, ThreadSlot, WorkerSlot, MAX_THREADS};
+use super::layout::{State, ThreadSlot, WorkerSlot, MAX_SEATS};
 
 /// The slot of one worker on the master's scoreboard.
 #[derive(Clone, Debug)]
@@ -22,9 +22,9 @@ impl Slot {
         Counters::new(self.0.part(|slot| &slot.counters))
     }
 
-    /// The parts of `threads` threads, the first thread's first. At most [`MAX_THREADS`].
-    pub(crate) fn for_threads(&self, threads: usize) -> Vec<SharedMemory<ThreadSlot>> {
-        let threads = threads.clamp(1, MAX_THREADS);
+    /// The parts of so many seats, the first thread's first. At most [`MAX_SEATS`].
+    pub(crate) fn for_seats(&self, seats: usize) -> Vec<SharedMemory<ThreadSlot>> {
+        let threads = seats.clamp(1, MAX_SEATS);
         // The first thread's part has been in use since the slot was reserved.
         self.0.threads[1..threads].iter().for_each(ThreadSlot::begin);
         self.0.other_threads.publish(threads as u64 - 1);

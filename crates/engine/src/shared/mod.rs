@@ -125,7 +125,7 @@ fn within<T>(millis: u64, attempt: impl Fn() -> Option<T>) -> Option<T> {
 pub(crate) mod tests {
     use super::*;
     use crate::accept::Listeners;
-    use crate::admission::is_busy;
+    use crate::admission::{is_busy, Room};
     use crate::claim::RequestSettings;
     use crate::conn::Spooling;
     use crate::control::Control;
@@ -145,7 +145,7 @@ pub(crate) mod tests {
         let baton = Arc::clone(control.baton());
         let reactor = Reactor::new(Settings::default(), control, table, None, lead);
         let timer = HelperTimer::new::<std::os::fd::OwnedFd>(set, Vec::new()).expect("a timer");
-        let app_threads = AppThreads::new(1).expect("threads");
+        let app_threads = AppThreads::new(Room::new(1, 0)).expect("threads");
         Shared::new(reactor, baton, timer, app_threads)
     }
 

@@ -9,19 +9,19 @@ mod wait;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use fastrack_sys::{Poller, Timer, Waker};
 
 use crate::accept::{Backlog, Listener, Listeners, Token};
-use crate::admission::AppThreads;
+use crate::admission::{AppThreads, Room};
 use crate::conn::{LentBuffer, Spooling};
 use crate::control::Control;
 use crate::ending::Ending;
 use crate::handoff::{QueueHandle, SharedQueue};
 use crate::helper::Helper;
 use crate::reactor::{Lead, Reactor, Table};
-use crate::scoreboard::{MAX_PROCESSES, MAX_THREADS};
+use crate::scoreboard::MAX_PROCESSES;
 use crate::settings::Settings;
 use crate::shared::{HelperTimer, Shared};
 
@@ -37,8 +37,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     control: Arc<Control>,
     spooling: Spooling,
-    /// One for each thread of the application.
-    lent_buffers: Box<[Arc<LentBuffer>]>,
+    /// One for each thread of the application, by its number.
+    lent_buffers: Box<[OnceLock<Arc<LentBuffer>>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
     /// Who has the control may be there for longer than the engine.
@@ -78,7 +78,8 @@ impl Engine {
         }
         let set = table.poller().as_fd().try_clone_to_owned()?;
         let watch = &settings.requests;
-        let app_threads = AppThreads::new(watch.threads.min(MAX_THREADS))?;
+        let room = Room::new(watch.threads, watch.streams);
+        let app_threads = AppThreads::new(room)?;
         // With several threads the helper also looks after new clients.
         let watched = if app_threads.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
         let watched_fd = Some(watched.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
@@ -101,7 +102,7 @@ impl Engine {
         }
         let control = Arc::new(control);
         let watch = settings.requests.clone();
-        let lent_buffers = control.all_requests().iter().map(|requests| LentBuffer::of(requests)).collect();
+        let lent_buffers = (0..room.threads()).map(|_| OnceLock::new()).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
         let mut reactor = Reactor::new(settings, Arc::clone(&control), table, queue_handle, lead);

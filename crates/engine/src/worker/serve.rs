@@ -64,6 +64,10 @@ impl<'e> AppThread<'e> {
         reactor.note_large(large.saturating_add(self.in_flight.take_large()));
         self.in_flight.reset();
         drop(reactor);
+        if !leads && self.in_flight.active().is_stream() {
+            // The leader waits for clients, and has not seen what is left of this one: its next request, a deadline, a line of the log.
+            control.notify();
+        }
         self.note(flow);
         self.note(app.after_response());
         if app.has_callbacks() && !self.call_callbacks(app) {
@@ -81,8 +85,31 @@ impl<'e> AppThread<'e> {
     #[inline(never)]
     fn lead_again(&mut self) -> Option<LockedReactor<'e>> {
         let mut reactor = self.lock_after_request(false)?;
-        self.gives_way = !self.app_threads().end_request(&mut reactor.threads, self.number)?;
+        if self.in_flight.active().is_stream() {
+            self.end_stream(&mut reactor);
+            return None;
+        }
+        self.gives_way = !self.app_threads().end_request(&mut reactor.threads, self.seat, self.number)?;
         Some(reactor)
+    }
+
+    /// The stream of this thread is over: the thread has a seat again, or leaves.
+    #[cold]
+    fn end_stream(&mut self, reactor: &mut LockedReactor<'e>) {
+        let control = &self.engine.control;
+        let seat = self.app_threads().end_stream(&mut reactor.threads, self.number);
+        control.set_streams(reactor.threads.streams.threads().len());
+        match seat {
+            Some(seat) => {
+                self.seat = seat;
+                self.in_flight.active().set_seat(seat);
+            }
+            None => self.is_spare = true,
+        }
+        if control.is_stopping() {
+            // The leader waits for the last stream.
+            control.notify();
+        }
     }
 
     /// Whoever has taken the request uses the connection.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use fastrack_sys::Events;
 
 use super::{Engine, LockedReactor};
-use crate::admission::{AppThreads, Turn, MAIN};
+use crate::admission::{AppThreads, Orders, Turn, MAIN};
 use crate::app::{App, Flow};
-use crate::conn::InFlight;
+use crate::conn::{InFlight, LentBuffer};
 use crate::reactor::{Action, Finish, Reactor};
 use crate::settings::SHORTAGE_PAUSE;
 use crate::shared::Shared;
@@ -22,11 +22,15 @@ const LAST_LOG_TIME: u64 = 1_000;
 pub(super) struct AppThread<'e> {
     pub engine: &'e Engine,
     pub number: usize,
+    /// Its seat. With a stream it has none.
+    pub seat: usize,
     pub in_flight: InFlight,
     /// The application wants this thread back.
     pub recalled: bool,
     /// The thread has answered a request, and another one now would be in the way of those in progress.
     pub gives_way: bool,
+    /// The thread's stream is over, and there are enough other threads.
+    pub is_spare: bool,
     /// Why the first thread returns, if it says so itself.
     finish: Option<Finish>,
     pub events: Events,
@@ -43,14 +47,17 @@ impl Engine {
         let mut reactor = self.shared.reactor();
         reactor.lead.begin_run(limit);
         reactor.threads.is_open = true;
+        let app_threads = self.shared.app_threads();
+        if app_threads.spares_main() {
+            app_threads.summon(&mut reactor.threads);
+        }
         drop(reactor);
         self.shared.set_busy();
-        let app_threads = self.shared.app_threads();
         if !app_threads.is_alone() {
             app_threads.activity(MAIN).begin();
             app.begin(MAIN, app_threads.activity(MAIN));
         }
-        let finish = AppThread::new(self, MAIN).run(app);
+        let finish = AppThread::new(self, MAIN, MAIN).run(app);
         if !self.control.is_closed() {
             let mut reactor = self.shared.reactor();
             if finish == Finish::Lost && !app_threads.is_alone() {
@@ -68,18 +75,19 @@ impl Engine {
     }
 
     /// Serves, in another thread, while the first one runs the engine. Returns when the threads are
-    /// [dismissed](Self::dismiss_threads), or with [`Finish::Broken`] when the application wants this thread back.
+    /// [dismissed](Self::dismiss_threads), also after a stream when there are enough other threads, or with [`Finish::Broken`] when the
+    /// application wants this thread back.
     pub fn serve(&self, app: &mut impl App) -> Finish {
         if self.control.is_closed() {
             return Finish::Closed;
         }
         let app_threads = self.shared.app_threads();
-        let number = app_threads.enter(&mut self.shared.reactor().threads);
-        let Some(number) = number else { return Finish::Dismissed };
+        let entered = self.shared.reactor().threads.enter();
+        let Some((seat, number)) = entered else { return Finish::Dismissed };
         let activity = Arc::clone(app_threads.activity(number));
         activity.begin();
         app.begin(number, &activity);
-        let finish = catch_unwind(AssertUnwindSafe(|| AppThread::new(self, number).run(app)));
+        let finish = catch_unwind(AssertUnwindSafe(|| AppThread::new(self, seat, number).run(app)));
         // It may have had the lead, or the reactor. The message is out, and the master starts another worker.
         let finish = finish.unwrap_or_else(|_| std::process::abort());
         activity.end();
@@ -100,15 +108,18 @@ impl Engine {
 }
 
 impl<'e> AppThread<'e> {
-    fn new(engine: &'e Engine, number: usize) -> Self {
-        let request = Arc::clone(&engine.control.all_requests()[number]);
-        let lent_buffer = Arc::clone(&engine.lent_buffers[number]);
+    fn new(engine: &'e Engine, seat: usize, number: usize) -> Self {
+        let request = Arc::clone(engine.control.request_of(number));
+        request.set_seat(seat);
+        let lent_buffer = Arc::clone(engine.lent_buffers[number].get_or_init(|| LentBuffer::of(&request)));
         AppThread {
             engine,
             number,
+            seat,
             in_flight: InFlight::new(request, lent_buffer, engine.spooling.clone()),
             recalled: false,
             gives_way: false,
+            is_spare: false,
             finish: None,
             events: Events::default(),
         }
@@ -174,11 +185,14 @@ impl<'e> AppThread<'e> {
         let app_threads = self.app_threads();
         // The lead may have been over before it could.
         self.gives_way = false;
+        if self.is_spare {
+            return Err(if self.recalled { Finish::Broken } else { Finish::Dismissed });
+        }
         loop {
             let mut reactor = self.lock().ok_or(Finish::Closed)?;
             if std::mem::take(&mut self.recalled) {
                 if self.number != MAIN {
-                    app_threads.exit_engine(&mut reactor.threads, self.number);
+                    app_threads.exit_engine(&mut reactor.threads, self.seat);
                     return Err(Finish::Broken);
                 }
                 // Once: the application goes on to want it back.
@@ -186,23 +200,43 @@ impl<'e> AppThread<'e> {
                     self.close(&mut reactor);
                 }
             }
-            match app_threads.next_turn(&mut reactor.threads, self.number) {
+            match app_threads.next_turn(&mut reactor.threads, self.seat) {
                 Turn::Lead if self.engine.control.is_ending() => {
-                    app_threads.sleep_leader(&mut reactor.threads, self.number);
+                    app_threads.sleep_leader(&mut reactor.threads, self.seat);
                 }
                 Turn::Lead => return Ok(reactor),
                 Turn::Leave if self.number == MAIN => return Err(self.finish(&reactor)),
                 Turn::Leave => return Err(Finish::Dismissed),
                 Turn::Sleep => {}
             }
+            if self.number == MAIN {
+                let orders = reactor.threads.streams.take_orders();
+                if !orders.are_none() {
+                    drop(reactor);
+                    self.follow(&orders, app);
+                    continue;
+                }
+            }
             drop(reactor);
             self.sleep(app, None);
         }
     }
 
+    /// Starts threads, and interrupts those whose streams are to end. If a thread cannot be started the helper orders it again.
+    fn follow(&mut self, orders: &Orders, app: &mut impl App) {
+        for _ in 0..orders.start {
+            if !app.start_thread() {
+                self.shared().reactor().threads.streams.settle_start();
+            }
+        }
+        orders.interrupt.iter().for_each(|thread| app.interrupt(*thread));
+        let flow = app.check();
+        self.note(flow);
+    }
+
     fn sleep(&mut self, app: &mut impl App, millis: Option<u64>) {
-        let (app_threads, number, events) = (self.engine.shared.app_threads(), self.number, &mut self.events);
-        let flow = app.block(&mut || app_threads.sleep(number, events, millis));
+        let (app_threads, seat, events) = (self.engine.shared.app_threads(), self.seat, &mut self.events);
+        let flow = app.block(&mut || app_threads.sleep(seat, events, millis));
         self.note(flow);
     }
 
@@ -280,7 +314,7 @@ impl<'e> AppThread<'e> {
     fn rest(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         // From now on the helper looks after the connections.
         self.shared().begin();
-        if !self.app_threads().sleep_while_others_serve(&mut reactor.threads, self.number) {
+        if !self.app_threads().sleep_while_others_serve(&mut reactor.threads, self.seat) {
             return Some(reactor);
         }
         drop(reactor);
@@ -292,7 +326,7 @@ impl<'e> AppThread<'e> {
     #[cold]
     fn finish_leading(&mut self, mut reactor: LockedReactor<'e>, finish: Finish) -> Option<Finish> {
         reactor.lead.finish = Some(finish);
-        self.app_threads().close(&mut reactor.threads, self.number);
+        self.app_threads().close(&mut reactor.threads, self.seat);
         None
     }
 
@@ -301,10 +335,10 @@ impl<'e> AppThread<'e> {
     fn stop_leading(&mut self, mut reactor: LockedReactor<'e>) -> Option<Finish> {
         reactor.queue_next();
         match (self.number, self.recalled) {
-            (_, false) => self.app_threads().step_down(&mut reactor.threads, self.number),
+            (_, false) => self.app_threads().step_down(&mut reactor.threads, self.seat),
             (MAIN, true) => self.close(&mut reactor),
-            (number, true) => {
-                self.app_threads().exit_engine(&mut reactor.threads, number);
+            (_, true) => {
+                self.app_threads().exit_engine(&mut reactor.threads, self.seat);
                 return Some(Finish::Broken);
             }
         }
@@ -315,7 +349,7 @@ impl<'e> AppThread<'e> {
     fn close(&mut self, reactor: &mut LockedReactor<'e>) {
         self.recalled = false;
         self.finish = Some(Finish::Broken);
-        self.app_threads().close(&mut reactor.threads, self.number);
+        self.app_threads().close(&mut reactor.threads, self.seat);
         self.engine.control.notify();
     }
 

@@ -16,8 +16,8 @@ use crate::response::{
     CONTINUE, NO_FINAL_STATUS,
 };
 use crate::ruby::{
-    call, call_if_defined, forget_activity, interned, is_app_error, is_fatal, log_line, protect, raise,
-    report, report_activity, warn, without_gvl, GcClock, Raised, NIL,
+    call, call_if_defined, forget_activity, interned, is_app_error, is_fatal, is_stream_end, log_line,
+    protect, raise, report, report_activity, warn, without_gvl, GcClock, Raised, NIL,
 };
 
 /// The settings of Engine.new for the app. The engine's object marks the values, so that they never move.
@@ -63,10 +63,12 @@ pub(crate) struct RackApp {
     pending: Option<Error>,
     /// Receives the GVL waits of this thread, if several threads serve.
     activity: Option<Arc<Activity>>,
+    /// A callable that starts another thread, for the main thread; or nil.
+    starter: VALUE,
 }
 
 impl RackApp {
-    pub fn new(app: VALUE, settings: AppSettings, thread: &'static AppThread) -> Self {
+    pub fn new(app: VALUE, settings: AppSettings, thread: &'static AppThread, starter: VALUE) -> Self {
         RackApp {
             app,
             settings,
@@ -76,6 +78,7 @@ impl RackApp {
             callbacks: Callbacks::NONE,
             pending: None,
             activity: None,
+            starter,
         }
     }
 
@@ -199,6 +202,7 @@ impl RackApp {
     fn handle<T>(&mut self, result: Result<T, Raised>, env: VALUE) {
         match result {
             Ok(_) => {}
+            Err(Raised::Ruby(error)) if is_stream_end(&error) => {}
             Err(Raised::Panic(message)) => warn(&format!("a request failed inside Fastrack: {message}")),
             Err(Raised::Ruby(error)) if is_app_error(&error) => report(&error, env),
             Err(Raised::Ruby(error)) => {
@@ -214,6 +218,8 @@ impl RackApp {
     fn check_interrupts(&mut self) -> Flow {
         // SAFETY: under protect, and owning nothing.
         match protect(|| unsafe { rb_thread_check_ints() }) {
+            // It has come after the end of its stream.
+            Err(Raised::Ruby(error)) if is_stream_end(&error) => {}
             // An exception of a trap, of any class, is for the caller of run.
             Err(Raised::Ruby(error)) => self.pending = Some(error),
             other => self.handle(other, NIL),
@@ -251,6 +257,9 @@ impl App for RackApp {
         let mut in_flight = InFlight::new(request, writer, self.thread);
         // SAFETY: under protect. The closure borrows everything, and owns nothing.
         let result = protect(|| unsafe { self.respond(&mut in_flight) });
+        if result.is_err() {
+            self.thread.set_body_called(false);
+        }
         self.thread.end_call();
         let is_app_error = in_flight.note_error(&result);
         self.handle(result, in_flight.env);
@@ -316,6 +325,23 @@ impl App for RackApp {
         self.handle(collected, NIL);
         without_gvl(&mut fastrack_sys::trim_heap);
         self.check_interrupts()
+    }
+
+    fn start_thread(&mut self) -> bool {
+        if self.starter == NIL {
+            return false;
+        }
+        // SAFETY: under protect, and owning nothing.
+        let started = protect(|| unsafe { call(self.starter, interned().id.call, &[]) });
+        let is_started = matches!(started, Ok(started) if started == Qtrue as VALUE);
+        self.handle(started, NIL);
+        is_started
+    }
+
+    fn interrupt(&mut self, thread: usize) {
+        // SAFETY: under protect, with the GVL, and owning nothing.
+        let interrupted = protect(|| unsafe { self.thread.interrupt(thread) });
+        self.handle(interrupted, NIL);
     }
 
     fn warn(&mut self, line: &str) {

@@ -1,4 +1,4 @@
-//! The request-bound objects of env: rack.hijack, rack.early_hints, fastrack.client_gone and fastrack.timeout.
+//! The request-bound objects of env: rack.hijack, rack.early_hints, fastrack.client_gone, fastrack.timeout and puma.mark_as_io_bound.
 //!
 //! The app may keep these objects, and call them at any time and in any thread. So each request gets its own objects with
 //! the number of the request, and a call looks for the number among the requests in progress.
@@ -11,7 +11,7 @@ use rb_sys::*;
 use crate::ruby::{interned, NIL};
 
 /// Number of request-bound objects.
-pub(crate) const REQUEST_BOUND: usize = 4;
+pub(crate) const REQUEST_BOUND: usize = 5;
 
 /// Whether a listener's template offers each object, in the order of [`request_bound_keys`].
 pub(crate) type Offered = [bool; REQUEST_BOUND];
@@ -19,17 +19,23 @@ pub(crate) type Offered = [bool; REQUEST_BOUND];
 /// The keys, in the order of [`classes`].
 pub(crate) fn request_bound_keys() -> [VALUE; REQUEST_BOUND] {
     let interned = interned();
-    [interned.hijack, interned.early_hints, interned.client_gone, interned.timeout]
+    [interned.hijack, interned.early_hints, interned.client_gone, interned.timeout, interned.io_bound]
 }
 
 fn classes() -> [VALUE; REQUEST_BOUND] {
     let interned = interned();
-    [interned.hijack_call, interned.early_hints_call, interned.client_gone_call, interned.timeout_call]
+    [
+        interned.hijack_call,
+        interned.early_hints_call,
+        interned.client_gone_call,
+        interned.timeout_call,
+        interned.io_bound_call,
+    ]
 }
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let base = module.define_class("RequestBound", ruby.class_object())?;
-    for name in ["Hijack", "EarlyHints", "ClientGone", "Timeout"] {
+    for name in ["Hijack", "EarlyHints", "ClientGone", "Timeout", "IoBound"] {
         // Undefined in each class: Ruby looks for the allocator at each new object, from the class upwards.
         base.define_class(name, base)?.undef_default_alloc_func();
     }

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use magnus::{Error, Ruby};
-use rb_sys::rb_thread_current;
+use rb_sys::{rb_thread_current, VALUE};
 
-use fastrack_engine::Control;
+use fastrack_engine::{Control, StreamEnd};
 
-use crate::request::in_flight::{AppThread, InFlight};
-use crate::ruby::io_error;
+use crate::request::in_flight::{AppThread, BodyStage, InFlight};
+use crate::ruby::{bytes, call, interned, io_error, is_string};
 
 /// All entries, in use or free. Threads of later engines reuse free entries, so that the number of entries is the greatest
 /// number of threads that ran apps at the same time.
@@ -53,6 +53,43 @@ impl AppThread {
     /// The thread of the request with this number; None if the request is over.
     pub fn of_request(number: usize) -> Option<&'static AppThread> {
         all().iter().find(|entry| entry.request() == number).copied()
+    }
+
+    /// Ends the wait of another thread of this engine for more of its body, whose stream is to end: raises Fastrack::ClientGone or
+    /// Fastrack::StreamTimeout there, once, if the thread waits. A thread that computes is stopped at the next part of its body: an
+    /// exception in the middle could leave the app's objects half changed.
+    ///
+    /// # Safety
+    /// Under protect, with the GVL: the other thread does not go on meanwhile.
+    pub unsafe fn interrupt(&self, number: usize) {
+        let Some(control) = self.control() else { return };
+        let is_it = |entry: &&&'static AppThread| {
+            entry.thread.load(Ordering::Relaxed) != 0
+                && entry.number() == number
+                && entry.control().is_some_and(|other| Arc::ptr_eq(&other, &control))
+        };
+        let found = all().iter().find(is_it).copied();
+        let end = control.stream_end(number);
+        drop(control);
+        let (Some(entry), Some(end)) = (found, end) else { return };
+        let class = match end {
+            StreamEnd::ClientGone => interned().client_gone_error,
+            StreamEnd::Timeout => interned().stream_timeout_error,
+        };
+        let stage = entry.body.load(Ordering::Relaxed);
+        if stage != BodyStage::Called as u8 && stage != BodyStage::Over as u8 {
+            return;
+        }
+        entry.body.store(BodyStage::Over as u8, Ordering::Relaxed);
+        // SAFETY: as this function's; a thread that runs the app is alive. Nothing here owns anything.
+        unsafe {
+            let thread = entry.thread.load(Ordering::Relaxed) as VALUE;
+            let status = call(thread, interned().id.status, &[]);
+            if is_string(status) && bytes(status) == b"sleep" {
+                entry.body.store(BodyStage::Interrupted as u8, Ordering::Relaxed);
+                call(thread, interned().id.raise, &[class]);
+            }
+        }
     }
 
     /// Runs `work` on this thread's request while the thread is calling the app. Ruby code run by `work` does not find the

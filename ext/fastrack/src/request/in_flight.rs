@@ -1,6 +1,6 @@
 //! A request in progress, and the Ruby thread that answers the request.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rb_sys::*;
@@ -131,8 +131,24 @@ pub(crate) struct AppThread {
     generation: AtomicU64,
     /// The number of the current request, until the request's callbacks have returned; else 0.
     request: AtomicUsize,
+    /// A [`BodyStage`].
+    pub(super) body: AtomicU8,
     /// The control of the thread's engine.
     control: Mutex<Weak<Control>>,
+}
+
+/// The progress of a body that yields or writes its parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum BodyStage {
+    /// There is none.
+    None = 0,
+    /// The body has been called.
+    Called = 1,
+    /// The same, and the stream is to end.
+    Over = 2,
+    /// The same, and the thread has been interrupted.
+    Interrupted = 3,
 }
 
 /// The number of this process's last request.
@@ -149,7 +165,7 @@ impl AppThread {
     }
 
     /// None once the engine has been released.
-    fn control(&self) -> Option<Arc<Control>> {
+    pub(super) fn control(&self) -> Option<Arc<Control>> {
         self.weak_control().upgrade()
     }
 
@@ -175,9 +191,26 @@ impl AppThread {
         self.control().is_none_or(|control| control.is_client_gone(self.number()))
     }
 
+    /// This thread's request mostly waits, as the app says.
+    pub fn mark_io_bound(&self) {
+        self.control().into_iter().for_each(|control| control.mark_io_bound(self.number()));
+    }
+
     /// Sets the time limit of this thread's request, in milliseconds from now; 0 is no limit.
     pub fn allow(&self, millis: u64) {
         self.control().into_iter().for_each(|control| control.allow(self.number(), millis));
+    }
+
+    /// Says that the body is being called, or not.
+    pub fn set_body_called(&self, is_called: bool) {
+        let stage = if is_called { BodyStage::Called } else { BodyStage::None };
+        self.body.store(stage as u8, Ordering::Relaxed);
+    }
+
+    /// Whether the body's stream is to end.
+    #[inline]
+    pub fn is_body_over(&self) -> bool {
+        self.body.load(Ordering::Relaxed) >= BodyStage::Over as u8
     }
 
     pub fn number(&self) -> usize {

@@ -24,6 +24,7 @@ impl Sender<'_, '_, '_> {
     /// Sends each part when the body yields it, and the head with the first part.
     pub unsafe fn send_each(&mut self, body: VALUE) {
         let chunked = self.frame_chunked(self.mode.chunked || self.in_flight.writer.is_persistent());
+        let thread = self.in_flight.thread;
         // SAFETY: as this function's. The block uses `parts` until each has returned or raised. Then this function, or the
         // caller, ends the scope.
         unsafe {
@@ -33,7 +34,9 @@ impl Sender<'_, '_, '_> {
             let mut parts =
                 Parts { sender: self, chunked, started: false, panicked: false, has_bad_chunks: false };
             let data = block.begin(&mut parts);
+            thread.set_body_called(true);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
+            thread.set_body_called(false);
             let Parts { started, panicked, has_bad_chunks, .. } = parts;
             self.in_flight.end_block();
             if panicked {
@@ -101,6 +104,9 @@ impl Sender<'_, '_, '_> {
                 batch.push(CHUNK_END);
             }
             send_waiting(self.in_flight, batch.slices());
+            if first && self.remaining.is_none() {
+                self.in_flight.writer.note_follows(false);
+            }
             true
         }
     }
@@ -119,7 +125,10 @@ unsafe extern "C" fn yielded_part(
         let part = as_string(part);
         ScopedRef::with(data, |parts: &mut Parts<'_, '_, '_, '_>| {
             let sent = callback(|| {
-                if RSTRING_LEN(part) > 0 {
+                let in_flight = &mut *parts.sender.in_flight;
+                if in_flight.thread.is_body_over() {
+                    in_flight.writer.abandon();
+                } else if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);
                     parts.has_bad_chunks = !parts.sender.send_part(part, parts.chunked, first);
                 }

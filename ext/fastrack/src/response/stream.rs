@@ -36,7 +36,10 @@ impl Sender<'_, '_, '_> {
                 return;
             }
             self.in_flight.stream = socket_object(self.in_flight);
+            self.in_flight.writer.note_follows(is_upgrade);
+            self.in_flight.thread.set_body_called(true);
             call(callable, interned().id.call, &[self.in_flight.stream]);
+            self.in_flight.thread.set_body_called(false);
         }
         // The app owns the socket now, and may use it in another thread.
         self.in_flight.stream = NIL;

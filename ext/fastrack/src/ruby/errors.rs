@@ -9,6 +9,7 @@ use magnus::rb_sys::AsRawValue;
 use magnus::{Error, Ruby};
 use rb_sys::*;
 
+use crate::ruby::interned::interned;
 use crate::ruby::protect::{protect, Raised};
 use crate::ruby::value::{call, NIL};
 
@@ -54,6 +55,14 @@ pub(crate) fn is_app_error(error: &Error) -> bool {
             let is_a = |class| rb_obj_is_kind_of(exception, class) == Qtrue as VALUE;
             !is_a(rb_eSystemExit) && !is_a(rb_eSignal) && !is_a(rb_eFatal)
         }
+}
+
+/// Whether an exception is one by which the server ends a stream.
+pub(crate) fn is_stream_end(error: &Error) -> bool {
+    let exception = exception(error);
+    // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
+    exception != NIL
+        && unsafe { rb_obj_is_kind_of(exception, interned().stream_ended_error) == Qtrue as VALUE }
 }
 
 /// Whether an exception is Ruby's `fatal`, such as for a deadlock of all threads: an error of the app that also ends the

@@ -68,18 +68,23 @@ interned! {
         early_hints = "rack.early_hints",
         client_gone = "fastrack.client_gone",
         timeout = "fastrack.timeout",
+        io_bound = "puma.mark_as_io_bound",
         queue_time = "fastrack.queue_time",
     }
     classes {
         string_io = c"StringIO",
         spooled_body = c"Fastrack::SpooledBody",
         streamed_body = c"Fastrack::StreamedBody",
+        stream_ended_error = c"Fastrack::StreamEnded",
+        client_gone_error = c"Fastrack::ClientGone",
+        stream_timeout_error = c"Fastrack::StreamTimeout",
         hijack_call = c"Fastrack::RequestBound::Hijack",
         early_hints_call = c"Fastrack::RequestBound::EarlyHints",
         client_gone_call = c"Fastrack::RequestBound::ClientGone",
         timeout_call = c"Fastrack::RequestBound::Timeout",
+        io_bound_call = c"Fastrack::RequestBound::IoBound",
     }
-    ids { call, close, each, to_ary, to_path, to_i, for_fd, }
+    ids { call, close, each, to_ary, to_path, to_i, for_fd, raise, status, }
 }
 
 static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();

@@ -9,13 +9,14 @@ use magnus::{
     function, gc, method, prelude::*, DataTypeFunctions, Error, RArray, RClass, RHash, RModule, Ruby, Symbol,
     TypedData, Value,
 };
+use rb_sys::VALUE;
 
 use fastrack_engine::{Control, Engine, Finish, Forking};
 use fastrack_sys::borrow_fd;
 
 use crate::app::{AppSettings, RackApp};
 use crate::request::AppThread;
-use crate::ruby::{system_error, GcClock};
+use crate::ruby::{system_error, GcClock, NIL};
 use crate::worker::engine_arguments::{app_settings, engine_settings, listeners, optional};
 use crate::worker::shared_queue::RubySharedQueue;
 use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
@@ -33,6 +34,8 @@ struct RubyEngine {
     /// None after `release`, since a Forking keeps descriptors open.
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
+    /// What starts threads, or nil.
+    starter: Cell<VALUE>,
     pid: u32,
 }
 
@@ -43,6 +46,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("serve", method!(RubyEngine::serve, 1))?;
+    class.define_method("start_threads_by", method!(RubyEngine::start_threads_by, 1))?;
     class.define_method("dismiss_threads", method!(RubyEngine::dismiss_threads, 0))?;
     class.define_method("alone?", method!(RubyEngine::is_alone, 0))?;
     class.define_method("while_nobody_waits", method!(RubyEngine::while_nobody_waits, 0))?;
@@ -95,6 +99,7 @@ impl RubyEngine {
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),
             app_settings,
+            starter: Cell::new(NIL),
             pid: std::process::id(),
         });
         // From here on the object marks the values.
@@ -128,11 +133,18 @@ impl RubyEngine {
         }))
     }
 
-    /// `serve(app)`: serves in another thread while the main thread is in `run`. Returns after `dismiss_threads`.
+    /// `serve(app)`: serves in another thread while the main thread is in `run`. Returns after `dismiss_threads`, or after a stream when
+    /// there are enough other threads.
     fn serve(ruby: &Ruby, this: &Self, app: Value) -> Result<(), Error> {
         let Some(engine) = this.own_engine(ruby)? else { return Ok(()) };
         let (_, error) = this.with_app(ruby, app, |app| engine.serve(app));
         error.map_or(Ok(()), Err)
+    }
+
+    /// `start_threads_by(callable)`: from now on `run` calls it for each thread that streams need. It returns true if it has started a
+    /// thread, which calls `serve`.
+    fn start_threads_by(&self, callable: Value) {
+        self.starter.set(callable.as_raw());
     }
 
     /// `dismiss_threads`: makes all threads return from `serve`. To be called after the last `run`.
@@ -170,7 +182,7 @@ impl RubyEngine {
         run: impl FnOnce(&mut RackApp) -> Finish,
     ) -> (Finish, Option<Error>) {
         let entered = AppThread::enter(ruby, &self.control);
-        let mut app = RackApp::new(app.as_raw(), self.app_settings, entered.thread());
+        let mut app = RackApp::new(app.as_raw(), self.app_settings, entered.thread(), self.starter.get());
         let finish = run(&mut app);
         (finish, app.take_pending())
     }
@@ -202,8 +214,8 @@ impl RubyEngine {
 
 impl DataTypeFunctions for RubyEngine {
     fn mark(&self, marker: &gc::Marker) {
-        for value in self.app_settings.values() {
-            // SAFETY: the values have been marked until now, so they are alive. `mark` also pins them.
+        for value in self.app_settings.values().into_iter().chain([self.starter.get()]) {
+            // SAFETY: the values have been marked until now, so they are alive, or were just set. `mark` also pins them.
             marker.mark(unsafe { Value::from_raw(value) });
         }
     }

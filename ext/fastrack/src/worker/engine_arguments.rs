@@ -151,8 +151,11 @@ fn request_settings(
     let assigned: Option<(Obj<RubyScoreboard>, usize)> = optional(ruby, hash, "slot")?;
     let slot: Option<Slot> = assigned.and_then(|(board, index)| board.0.slot(index));
     let threads = optional(ruby, hash, "threads")?.unwrap_or(1);
+    let streams = optional(ruby, hash, "streams")?.unwrap_or(0);
+    let stream_seconds: Option<f64> = optional(ruby, hash, "stream_timeout")?;
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
-    Ok(RequestSettings { threads, timeout, stuck, slot, dumper: Some(dumper) })
+    let stream_timeout = limit(stream_seconds.unwrap_or(0.0));
+    Ok(RequestSettings { threads, streams, stream_timeout, timeout, stuck, slot, dumper: Some(dumper) })
 }
 
 /// Converts a limit from seconds to milliseconds. 0 is no limit; the smallest limit is 1 ms.

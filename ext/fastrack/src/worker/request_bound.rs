@@ -17,6 +17,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class("EarlyHints")?.define_method("call", method!(call_early_hints, 1))?;
     class("ClientGone")?.define_method("call", method!(call_client_gone, 0))?;
     class("Timeout")?.define_method("call", method!(call_timeout, 1))?;
+    class("IoBound")?.define_method("call", method!(call_io_bound, 0))?;
     ruby.eval::<Value>("class Fastrack::RequestBound; def to_proc = method(:call).to_proc; end").map(drop)
 }
 
@@ -45,6 +46,11 @@ fn call_early_hints(ruby: &Ruby, this: Value, headers: Value) -> Result<(), Erro
 /// `fastrack.client_gone`: whether the client has left, or the request is over. For any thread.
 fn call_client_gone(this: Value) -> bool {
     thread_of(this).is_none_or(AppThread::is_client_gone)
+}
+
+/// `puma.mark_as_io_bound`: the request holds none of the threads of MaxThreads from now on. For any thread.
+fn call_io_bound(this: Value) {
+    thread_of(this).into_iter().for_each(AppThread::mark_io_bound);
 }
 
 /// `fastrack.timeout`: sets the time limit of the request, in seconds from now; 0 is no limit. For any thread.

@@ -3,7 +3,7 @@
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{
-    Cause, Counts, Entry, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_WORKERS,
+    Cause, Counts, Entry, Histogram, Memory, Scoreboard, State, WorkerId, BUCKETS, MAX_STREAMS, MAX_WORKERS,
     TIMEOUT_STATUS,
 };
 use fastrack_monitor::STATUS_CLASSES;
@@ -20,6 +20,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.const_set("TIMEOUT_STATUS", TIMEOUT_STATUS)?;
     class.const_set("MAX_WORKERS", MAX_WORKERS)?;
+    class.const_set("MAX_STREAMS", MAX_STREAMS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_singleton_method("from_fd", function!(RubyScoreboard::from_fd, 1))?;
     class.define_method("fd", method!(|this: &RubyScoreboard| this.0.raw_fd(), 0))?;
@@ -166,6 +167,7 @@ fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
             ("dropped", counts.dropped),
             ("aborted", counts.aborted),
             ("hijacked", counts.hijacked),
+            ("streams", counts.streams),
             ("log_lines", counts.log_lines),
             ("log_lines_dropped", counts.log_lines_dropped),
         ],
@@ -180,6 +182,7 @@ fn counts_hash(ruby: &Ruby, counts: &Counts) -> Result<RHash, Error> {
         ("reading", connections.reading),
         ("waiting", connections.waiting),
         ("in_app", connections.in_app),
+        ("streaming", connections.streaming),
         ("writing", connections.writing),
     ];
     hash.aset(ruby.to_symbol("connections"), symbols(ruby, &states)?)?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::admission::gvl_usage::CREDIT_NEEDED;
+use crate::admission::Room;
 use crate::clock::tests::HandClock;
 use crate::patience::{patience, until};
 use std::cell::RefCell;
@@ -19,8 +20,8 @@ impl Deref for Worker {
 }
 
 impl Worker {
-    fn enter(&self) -> Option<usize> {
-        self.0.enter(&mut self.1.borrow_mut())
+    fn enter(&self) -> Option<(usize, usize)> {
+        self.1.borrow_mut().enter()
     }
 
     fn next_turn(&self, thread: usize) -> Turn {
@@ -32,7 +33,7 @@ impl Worker {
     }
 
     fn end_request(&self, thread: usize) -> Option<bool> {
-        self.0.end_request(&mut self.1.borrow_mut(), thread)
+        self.0.end_request(&mut self.1.borrow_mut(), thread, thread)
     }
 
     fn admits_another(&self) -> bool {
@@ -51,20 +52,34 @@ impl Worker {
         self.0.exit_engine(&mut self.1.borrow_mut(), thread);
     }
 
+    fn begin_stream(&self, seat: usize, number: usize) {
+        self.0.begin_stream(&mut self.1.borrow_mut(), seat, number);
+    }
+
+    fn end_stream(&self, number: usize) -> Option<usize> {
+        self.0.end_stream(&mut self.1.borrow_mut(), number)
+    }
+
+    fn ordered(&self) -> usize {
+        self.1.borrow_mut().streams.take_orders().start
+    }
+
     fn is_idle(&self) -> bool {
         self.1.borrow().is_idle()
     }
 }
 
 /// Its clock stands still.
-fn app_threads(threads: usize) -> Worker {
-    let baton = Arc::default();
-    let mut state = Threads::new(baton);
+fn worker(room: Room) -> Worker {
+    let mut state = Threads::new(Arc::default(), room);
     state.is_open = true;
-    let app_threads =
-        Worker(AppThreads::with(threads, HandClock::new()).expect("threads"), RefCell::new(state));
+    Worker(AppThreads::with(room, HandClock::new()).expect("threads"), RefCell::new(state))
+}
+
+fn app_threads(threads: usize) -> Worker {
+    let app_threads = worker(Room::new(threads, 0));
     for thread in 1..threads {
-        assert_eq!(app_threads.enter(), Some(thread));
+        assert_eq!(app_threads.enter(), Some((thread, thread)));
     }
     app_threads
 }
@@ -273,7 +288,7 @@ fn a_thread_that_ends_passes_on_what_it_was_woken_for() {
     assert!(app_threads.summon());
     app_threads.exit_engine(2);
     assert!(is_woken(&app_threads, 1));
-    assert_eq!(app_threads.enter(), Some(2));
+    assert_eq!(app_threads.enter(), Some((2, 2)));
     assert_eq!(app_threads.next_turn(1), Turn::Lead);
     assert_eq!(app_threads.end_request(0), None);
     assert_eq!(app_threads.next_turn(0), Turn::Sleep);
@@ -296,4 +311,93 @@ fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when
     app_threads.dismiss(&mut app_threads.1.borrow_mut());
     assert!(is_woken(&app_threads, 1));
     assert_eq!(app_threads.next_turn(1), Turn::Leave);
+}
+
+/// Its two threads beside the main one sleep, except that the first one leads.
+fn with_streams() -> Worker {
+    let app_threads = worker(Room::new(2, 3));
+    assert_eq!([app_threads.enter(), app_threads.enter()], [Some((1, 1)), Some((2, 2))]);
+    assert_eq!(app_threads.next_turn(MAIN), Turn::Sleep, "it answers no requests");
+    assert_eq!([1, 2].map(|thread| app_threads.next_turn(thread)), [Turn::Lead, Turn::Sleep]);
+    app_threads
+}
+
+#[test]
+fn the_place_of_a_stream_is_taken_by_another_thread_and_never_by_more() {
+    let app_threads = with_streams();
+    app_threads.begin_request(1);
+    assert!(app_threads.summon());
+    assert_eq!(app_threads.next_turn(2), Turn::Lead);
+    app_threads.begin_request(2);
+    app_threads.begin_stream(1, 1);
+    assert_eq!(app_threads.ordered(), 1);
+    assert!(is_woken(&app_threads, MAIN), "it starts the thread");
+    assert_eq!(app_threads.enter(), Some((1, 3)));
+    assert_eq!(app_threads.next_turn(1), Turn::Lead);
+    app_threads.begin_request(3);
+    // There are two requests again, and the stream's thread has a seat for the next one.
+    assert_eq!(app_threads.end_stream(1), Some(3));
+    assert_eq!((app_threads.next_turn(3), app_threads.ordered()), (Turn::Sleep, 0));
+    [2, 3].iter().for_each(|thread| app_threads.says(*thread, true));
+    app_threads.clock.wait(2 * CREDIT_NEEDED);
+    assert!(!app_threads.admits_another());
+    app_threads.begin_stream(2, 2);
+    assert_eq!((app_threads.ordered(), app_threads.admits_another()), (0, true));
+}
+
+#[test]
+fn a_worker_whose_last_request_has_become_a_stream_waits_for_clients() {
+    let app_threads = with_streams();
+    app_threads.begin_request(1);
+    app_threads.begin_stream(1, 1);
+    assert!(app_threads.is_idle() && is_woken(&app_threads, 2));
+    assert_eq!(app_threads.next_turn(2), Turn::Lead);
+    assert!(!app_threads.sleep_while_others_serve(2), "it waits for clients itself");
+}
+
+#[test]
+fn a_thread_that_cannot_be_started_is_ordered_again() {
+    let app_threads = with_streams();
+    app_threads.begin_request(1);
+    app_threads.begin_stream(1, 1);
+    let order = || app_threads.order_missing(&mut app_threads.1.borrow_mut());
+    order();
+    assert_eq!(app_threads.ordered(), 1, "once");
+    app_threads.1.borrow_mut().streams.settle_start();
+    order();
+    assert_eq!(app_threads.ordered(), 1);
+}
+
+#[test]
+fn a_thread_leaves_after_its_stream_where_all_seats_are_taken() {
+    let app_threads = with_streams();
+    let seats = Room::new(2, 3).seats();
+    app_threads.begin_request(1);
+    app_threads.begin_stream(1, 1);
+    let numbers: Vec<_> = std::iter::from_fn(|| app_threads.enter()).map(|(_, number)| number).collect();
+    assert_eq!((numbers.len(), numbers.contains(&1)), (seats - 2, false));
+    assert_eq!(app_threads.end_stream(1), None);
+    app_threads.exit_engine(seats - 1);
+    assert_eq!(app_threads.enter(), Some((seats - 1, 1)), "its number is free");
+}
+
+#[test]
+fn streams_that_compute_are_in_the_way_of_further_requests_and_waiting_ones_earn_nothing() {
+    let app_threads = with_streams();
+    app_threads.begin_request(1);
+    app_threads.says(1, true);
+    app_threads.begin_stream(1, 1);
+    assert_eq!(app_threads.next_turn(2), Turn::Lead);
+    app_threads.begin_request(2);
+    app_threads.says(2, true);
+    assert_eq!(app_threads.enter(), Some((1, 3)));
+    assert_eq!(app_threads.next_turn(1), Turn::Lead);
+    assert!(app_threads.sleep_while_others_serve(1));
+    assert_eq!(app_threads.time_to_room(), CREDIT_NEEDED, "as beside one request");
+    app_threads.says(1, false);
+    assert!(!app_threads.admits_another());
+    app_threads.says(1, true);
+    assert!(app_threads.admits_another());
+    app_threads.end_stream(1);
+    assert!(app_threads.admits_another() && !app_threads.is_idle());
 }

@@ -32,7 +32,7 @@ fn the_leader_sees_at_its_next_step_that_the_helper_sleeps() {
 #[test]
 fn what_one_thread_changes_of_the_baton_leaves_the_rest_alone() {
     let baton = Arc::new(Baton::default());
-    let mut threads = Threads::new(Arc::clone(&baton));
+    let mut threads = Threads::new(Arc::clone(&baton), Room::new(64, 0));
     assert!(!threads.lead(63));
     threads.is_open = true;
     baton.set_busy();

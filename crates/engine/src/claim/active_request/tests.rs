@@ -1,11 +1,12 @@
 use super::*;
+use crate::claim::StreamEnd;
 
 fn active(timeout: u64) -> (Scoreboard, ActiveRequest) {
     let board = Scoreboard::new().expect("memory");
     let slot = board.reserve().and_then(|index| board.slot(index));
     let settings = RequestSettings { timeout, slot, ..RequestSettings::default() };
-    let active = ActiveRequest::for_threads(&settings, 1).expect("a slot");
-    (board, active.into_vec().pop().and_then(Arc::into_inner).expect("one"))
+    let seats = Seats::new(&settings, 2).expect("a slot");
+    (board, ActiveRequest::new(&seats, 0))
 }
 
 fn begin(active: &ActiveRequest) {
@@ -154,4 +155,108 @@ fn an_application_sets_its_own_limit() {
     assert!(limits(50, before).contains(&active.deadline()));
     active.allow(0);
     assert_eq!(active.deadline(), NEVER);
+}
+
+/// A request whose head has left, and whose body has no known end; and a time at which it is due to be a stream.
+fn follows(active: &ActiveRequest) -> u64 {
+    begin(active);
+    assert!(active.claim_response());
+    let now = monotonic_millis();
+    active.set_follows(now, false);
+    now + stream::STREAM_AFTER
+}
+
+#[test]
+fn a_response_becomes_a_stream_when_more_of_it_has_followed_for_a_time() {
+    let (board, active) = active(1000);
+    begin(&active);
+    assert_eq!(active.begin_stream(NEVER - 1), Some(false), "nothing has left");
+    assert!(active.claim_response());
+    assert_eq!(active.begin_stream(NEVER - 1), Some(false), "its length is known");
+    active.end();
+    let due = follows(&active);
+    assert_eq!((active.begin_stream(due - 1), active.is_stream()), (None, false));
+    assert_eq!(
+        (active.begin_stream(due), active.begin_stream(due), active.is_stream()),
+        (Some(true), Some(false), true)
+    );
+    // The seat is free, and others may use it.
+    let entry = board.read(0).expect("an entry");
+    assert_eq!((entry.state, entry.requests, active.deadline()), (State::Waiting, 2, NEVER));
+    assert!(active.describe(due).starts_with("HEAD /path has taken"));
+    assert_eq!(active.began_stream(), Some(due));
+    assert!(active.end() && active.is_stream(), "until the thread's next request");
+    active.set_seat(1);
+    begin(&active);
+    assert!(!active.is_stream() && active.end());
+}
+
+#[test]
+fn a_response_that_is_complete_seized_or_waits_for_its_client_does_not_become_a_stream() {
+    let (_board, active) = active(1000);
+    let due = follows(&active);
+    active.while_stopped(|| assert_eq!(active.begin_stream(due), None));
+    active.set_complete();
+    assert_eq!(active.begin_stream(due), Some(false));
+    active.end();
+    assert_eq!(active.begin_stream(due), Some(false));
+    let due = follows(&active);
+    assert_eq!(active.seize(), Some(Claim::Begun));
+    assert_eq!(active.begin_stream(due), Some(false));
+}
+
+#[test]
+fn a_stream_has_the_time_limit_of_streams_unless_the_application_sets_one() {
+    let board = Scoreboard::new().expect("memory");
+    let slot = board.reserve().and_then(|index| board.slot(index));
+    let settings =
+        RequestSettings { timeout: 1000, stream_timeout: 5000, slot, ..RequestSettings::default() };
+    let active = ActiveRequest::new(&Seats::new(&settings, 1).expect("a slot"), 0);
+    let due = follows(&active);
+    assert_eq!((active.begin_stream(due), active.stream_end(due + 4999)), (Some(true), None));
+    assert_eq!(active.stream_end(due + 5000), Some(StreamEnd::Timeout));
+    // An application that does not end it has some more time.
+    assert!(active.deadline() > due + 5000);
+    let before = monotonic_millis();
+    active.allow(70_000);
+    assert!(limits(70_000, before).contains(&active.deadline()));
+    assert_eq!(active.seize_overdue(NEVER - 1), Some(Claim::Begun));
+    let active = ActiveRequest::new(&Seats::new(&settings, 1).expect("a slot"), 0);
+    let due = follows(&active);
+    let before = monotonic_millis();
+    active.allow(20);
+    let deadline = active.deadline();
+    assert_eq!((active.begin_stream(due), active.deadline()), (Some(true), deadline));
+    assert!(limits(20, before).contains(&deadline));
+}
+
+#[test]
+fn a_request_that_mostly_waits_holds_no_seat_and_keeps_its_time_limit_until_its_head_has_left() {
+    let (_board, active) = active(1000);
+    begin(&active);
+    active.set_io_bound();
+    let deadline = active.deadline();
+    assert_eq!((active.begin_stream(0), active.deadline()), (Some(true), deadline));
+    assert_eq!(active.began_stream(), None);
+    assert!(active.claim_response());
+    active.set_follows(deadline - 1, false);
+    assert_eq!(active.deadline(), NEVER);
+}
+
+#[test]
+fn the_end_of_a_response_and_its_becoming_a_stream_exclude_each_other() {
+    for round in 0..300 {
+        let (board, active) = active(1000);
+        let due = follows(&active);
+        let became = std::thread::scope(|scope| {
+            let became = scope.spawn(|| {
+                (0..round % 50).for_each(|_| std::hint::spin_loop());
+                active.begin_stream(due) == Some(true)
+            });
+            assert!(active.end());
+            became.join().expect("no panic")
+        });
+        assert_eq!(active.is_stream(), became);
+        assert_eq!(board.read(0).map(|entry| (entry.state, entry.requests)), Some((State::Waiting, 1)));
+    }
 }

@@ -28,7 +28,7 @@ impl Client {
         assert_eq!(will_stream(&buf, settings), Ok(true));
         let control = Control::new(-1, [], &RequestSettings::default()).expect("a control");
         let control = Arc::new(control);
-        let reader = BodyReader::new(&mut buf, settings, control.request(), &control);
+        let reader = BodyReader::new(&mut buf, settings, control.request_of(0), &control);
         assert_eq!(buf.bytes.len(), buf.head.len);
         Client { client, server, reader: Mutex::new(reader) }
     }

@@ -119,7 +119,7 @@ fn the_only_thread_waits_for_the_end_of_the_process_where_its_request_was_seized
     let finish = during(1, |engine, socket, shared| {
         let _client = ask(socket);
         until(|| shared.requests.load(Ordering::SeqCst) == 1);
-        assert_eq!(engine.control.request().seize(), Some(Claim::Complete));
+        assert_eq!(engine.control.request_of(0).seize(), Some(Claim::Complete));
         let before = shared.waits.load(Ordering::SeqCst);
         shared.may_return.store(true, Ordering::SeqCst);
         until(|| shared.waits.load(Ordering::SeqCst) > before);

@@ -1,0 +1,92 @@
+//! What the helper does for streams: it begins them, sends what their clients have not taken, and sees when they are to end.
+
+use fastrack_sys::monotonic_millis;
+
+use crate::control::Control;
+use crate::reactor::Reactor;
+use crate::scoreboard::Count;
+use crate::shared::Shared;
+
+/// How often the helper looks at each stream, in milliseconds. So the client of a stream that is gone is seen within this time.
+const ROUND: u64 = 250;
+
+/// The same while a client has not taken all that was sent.
+const UNSENT_ROUND: u64 = 20;
+
+/// How soon a look is tried again that another thread has prevented, in milliseconds.
+const RETRY: u64 = 2;
+
+/// How long until a response may have become due to be a stream, in milliseconds.
+const UNTIL_DUE: u64 = 2;
+
+/// Makes streams of the responses that are due, as many as there is room for. Returns how soon another look is needed, in milliseconds;
+/// `u64::MAX` where nothing is to become a stream.
+pub(super) fn begin_streams(shared: &Shared, control: &Control, reactor: &mut Reactor) -> u64 {
+    if !shared.app_threads().spares_main() {
+        return u64::MAX;
+    }
+    let (now, mut next) = (monotonic_millis(), u64::MAX);
+    for seat in 0..reactor.threads.seats().len() {
+        let Some(number) = reactor.threads.seats()[seat] else { continue };
+        if !reactor.threads.streams.has_room() {
+            break;
+        }
+        match control.request_of(number).begin_stream(now) {
+            Some(false) => {}
+            None => next = UNTIL_DUE,
+            Some(true) => {
+                shared.app_threads().begin_stream(&mut reactor.threads, seat, number);
+                control.counters().add(Count::Streams, 1);
+                control.set_streams(reactor.threads.streams.threads().len());
+            }
+        }
+    }
+    next
+}
+
+/// The looks at all streams.
+pub(super) struct StreamRounds<'a> {
+    shared: &'a Shared,
+    control: &'a Control,
+    /// When the next look is due, in milliseconds of the monotonic clock.
+    due: u64,
+}
+
+impl<'a> StreamRounds<'a> {
+    pub fn new(shared: &'a Shared, control: &'a Control) -> Self {
+        StreamRounds { shared, control, due: 0 }
+    }
+
+    /// How long until the next look, in milliseconds. None without streams.
+    pub fn wait(&self) -> Option<u64> {
+        (self.control.streams() > 0).then(|| self.due.saturating_sub(monotonic_millis()).max(1))
+    }
+
+    pub fn look(&mut self) {
+        if self.control.streams() == 0 {
+            return;
+        }
+        let now = monotonic_millis();
+        if now >= self.due {
+            self.due = now + self.go_round().unwrap_or(RETRY);
+        }
+    }
+
+    /// Looks at all streams. Returns how long until the next look; None if another thread has the reactor, or the application forks.
+    fn go_round(&self) -> Option<u64> {
+        let StreamRounds { shared, control, .. } = self;
+        let _driving = shared.baton().drive()?;
+        let mut reactor = shared.try_reactor()?;
+        let (now, mut over, mut is_any_unsent) = (monotonic_millis(), Vec::new(), false);
+        for number in reactor.threads.streams.threads() {
+            let request = control.request_of(*number);
+            is_any_unsent |= request.flush_lent();
+            if request.stream_end(now).is_some() {
+                over.push(*number);
+            }
+        }
+        shared.app_threads().interrupt(&mut reactor.threads, over);
+        shared.app_threads().order_missing(&mut reactor.threads);
+        Some(if is_any_unsent { UNSENT_ROUND } else { ROUND })
+    }
+}

@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+module Fastrack
+  # Raised where a stream (docs/threads.md) waits when the server ends it: in the body's `each` or `call`. A write to a client that is gone
+  # raises Errno::EPIPE or Errno::ECONNRESET, so that `rescue Errno::EPIPE` is for both.
+  class StreamEnded < Errno::EPIPE
+  end
+
+  # The client of the stream is gone.
+  class ClientGone < StreamEnded
+    def initialize(message = "the client is gone") = super
+  end
+
+  # The stream has lasted for longer than StreamTimeout.
+  class StreamTimeout < StreamEnded
+    def initialize(message = "StreamTimeout is over") = super
+  end
+end
