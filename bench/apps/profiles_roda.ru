@@ -5,7 +5,7 @@ require "connection_pool"
 require "pg"
 require "rack"
 require "roda"
-require_relative "profiles/data"
+require_relative "profiles_data"
 
 class ProfilesApp < Roda
   # One connection for each thread of a worker, made when it is first needed.

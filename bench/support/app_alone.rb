@@ -2,7 +2,6 @@
 
 require "fileutils"
 require "json"
-require "open3"
 require "tmpdir"
 
 module Bench
@@ -14,30 +13,6 @@ module Bench
     # call.rb prints this when it has warmed up.
     READY = "ready\n"
     private_constant :PROGRAM, :READY
-
-    # One process that calls the app.
-    Caller = Struct.new(:stdin, :stdout, :stderr, :thread) do
-      # @param command [Array<String>]
-      # @return [Caller]
-      def self.start(command, requests)
-        new(*Open3.popen3(*command)).tap { |caller| caller.stdin.puts(requests) }
-      end
-
-      # @raise [RunningServer::Failed] when it ends before
-      def line
-        stdout.gets or raise RunningServer::Failed, stderr.read.lines.first(3).join(" | ").strip
-      end
-
-      def go = stdin.puts("go")
-
-      # It ends by itself when its standard input does.
-      def end
-        stdin.close
-        thread.value
-        [stdout, stderr].each(&:close)
-      end
-    end
-    private_constant :Caller
 
     # @param workload [Workload]
     # @param lane [Lane]
@@ -51,14 +26,13 @@ module Bench
       Dir.mktmpdir("bench", lane.scratch) do |dir|
         site = Site.new(dir: dir, workload: workload, workers: processes, lane: lane, database: database)
         command = site.command(["ruby", PROGRAM, site.ru, seconds.to_s])
-        callers = Array.new(processes) { Caller.start(command, requests(workload)) }
-        begin
-          result(callers, database)
-        rescue RunningServer::Failed => e
-          raise RunningServer::Failed, "the app of #{workload.name} alone: #{e.message}"
-        ensure
-          callers.each(&:end)
-        end
+        callers = Array.new(processes) { IO.popen(command, "r+").tap { |caller| caller.puts(requests(workload)) } }
+        result(callers, database)
+      rescue SystemCallError, ArgumentError => e
+        raise RunningServer::Failed, "the app of #{workload.name} alone: #{e.message}"
+      ensure
+        # They end by themselves when their standard input does.
+        callers&.each(&:close)
       end
     end
 
@@ -83,11 +57,11 @@ module Bench
     end
 
     def self.result(callers, database)
-      callers.each { |caller| caller.line == READY or raise RunningServer::Failed, "does not begin" }
+      callers.each { |caller| caller.gets == READY or raise ArgumentError, "it does not run" }
       before = database&.cpu_ns
-      callers.each(&:go)
+      callers.each { |caller| caller.puts("go") }
       # Microseconds for a call, and how many calls there were.
-      told = callers.map { |caller| caller.line.split.map { |word| Float(word) } }
+      told = callers.map { |caller| caller.gets.to_s.split.map { |word| Float(word) } }
       app = told.sum(&:first) / told.size
       { "app_us" => app.round(1), "database_us" => database ? ((database.cpu_ns - before) / 1e3 / told.sum(&:last)).round(1) : 0.0 }
     end

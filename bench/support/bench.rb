@@ -5,13 +5,11 @@ module Bench
 end
 
 require_relative "workloads"
-require_relative "programs"
+require_relative "machine"
 require_relative "lane"
 require_relative "options"
-require_relative "single_queue"
-require_relative "closed_loop"
 require_relative "servers"
 require_relative "campaign"
 require_relative "targets"
-require_relative "report/files"
+require_relative "report"
 require_relative "command_line"

@@ -11,12 +11,6 @@ require_relative "turns"
 module Bench
   # A whole run: every workload, in rounds in which each server has its turn.
   class Campaign
-    # The servers that the others are compared with.
-    REFERENCES = %w[nginx unicorn puma puma-threads].freeze
-    # Workloads that compare settings of Fastrack, by their kind.
-    AMONG_ITSELF = %w[gc-heap].freeze
-    # Workloads that compare several threads with one, by their kind.
-    THREADS_TO_ONE = %w[page].freeze
     # Workloads whose apps are measured without a server, too, by their kind.
     ALONE = %w[profile].freeze
     # The server that the run is about.
@@ -97,9 +91,8 @@ module Bench
     end
 
     def result(workload, rounds)
-      references = rounds.filter_map { |server, own| [server.name, own] if references(workload).include?(server.name) }
       servers = rounds.map do |server, own|
-        ratios = references.to_h { |name, others| [name, Statistics.ratios(own, others)] }
+        ratios = rounds.to_h { |other, others| [other.name, Statistics.ratios(own, others)] }
         { "name" => server.name, "rounds" => own, "failed" => own.count(nil),
           "medians" => Statistics.medians(own), "ratios" => ratios }
       end
@@ -124,13 +117,6 @@ module Bench
     def app_alone(workload, seconds)
       processes = [workload.setting(:workers, @options), Machine.facts["cores"]].min
       AppAlone.measure(workload, @lane, seconds, processes: processes, database: @database)
-    end
-
-    def references(workload)
-      kind = workload.measurement.kind
-      return [SUBJECT] if AMONG_ITSELF.include?(kind)
-
-      THREADS_TO_ONE.include?(kind) ? [*REFERENCES, SUBJECT] : REFERENCES
     end
 
     def say(workload, server, text)

@@ -18,7 +18,7 @@ module Bench
       return show(options.help) if options.help?
 
       results = measure(options)
-      written = Report::Files.write(results, options.out || RESULTS)
+      written = Report.write(results, options.out || RESULTS)
       @out.puts Report::Markdown.new(results).tables, "", "written: #{written.join(", ")}"
       options.check? ? check(results) : 0
     rescue Options::Invalid, RunningServer::Failed => error
@@ -35,10 +35,8 @@ module Bench
 
     def measure(options)
       workloads = Workloads.named(options.workloads)
-      missing = Programs.missing(workloads)
-      unless missing.empty?
-        raise Options::Invalid, "a program is missing; run as root: apt-get install #{missing.join(" ")}"
-      end
+      nginx = workloads.any? { |workload| workload.nginx? || workload.servers.include?("nginx") }
+      raise Options::Invalid, "nginx is missing; run as root: apt-get install nginx-light" if nginx && !Machine.nginx
 
       refuse_missing_features(workloads, Lane.new(options.lane))
       Campaign.new(options, log: @log).run

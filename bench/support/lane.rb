@@ -13,7 +13,7 @@ module Bench
     ENTRY = File.join(ROOT, "bin/lane")
     # Prints the versions of Ruby and gems that the reports name.
     FACTS = <<~'RUBY'
-      versions = %w[rack rackup unicorn puma thin rails roda].to_h do |name|
+      versions = %w[rack rackup unicorn puma rails roda].to_h do |name|
         [name, Gem::Specification.find_all_by_name(name).map(&:version).max&.to_s]
       end
       yjit = " that has YJIT" if RubyVM.const_defined?(:YJIT)

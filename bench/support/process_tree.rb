@@ -25,13 +25,6 @@ module Bench
       nil
     end
 
-    # @return [Integer] bytes that are this process's alone; 0 when there is no such process
-    def self.own_bytes(pid)
-      File.read("/proc/#{pid}/smaps_rollup").scan(/^Private_\w+:\s+(\d+) kB/).flatten.sum(&:to_i) * 1024
-    rescue Errno::ENOENT, Errno::ESRCH
-      0
-    end
-
     # @param roots [Array<Integer>] pids
     def initialize(roots)
       @roots = roots
@@ -94,13 +87,7 @@ module Bench
       0
     end
 
-    def reaped_ns(pid)
-      ticks_ns(stat(pid)&.values_at(13, 14))
-    end
-
-    def ticks_ns(fields)
-      fields.to_a.sum(&:to_i) * 1_000_000_000 / CLOCK_TICKS
-    end
+    def reaped_ns(pid) = stat(pid)&.values_at(13, 14).to_a.sum(&:to_i) * 1_000_000_000 / CLOCK_TICKS
 
     def stat(pid) = self.class.stat(pid)
   end

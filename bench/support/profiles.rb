@@ -2,11 +2,11 @@
 
 require "json"
 require "zlib"
-require_relative "framework_app"
+require_relative "app"
 require_relative "measurements/profile"
 require_relative "request"
 require_relative "workload"
-require_relative "../apps/profiles/data"
+require_relative "../apps/profiles_data"
 
 module Bench
   # Workloads with the requests, connections and endpoints of public benchmarks' HTTP/1.1 profiles for frameworks. Each is run
@@ -15,8 +15,8 @@ module Bench
     CLIENTS = [64, 512].freeze
     SERVERS = %w[fastrack-threads puma-threads].freeze
     APPS = {
-      "rails" => FrameworkApp.new("profiles_rails.ru", %w[rails active_record pg]) { |body| body == "ok" },
-      "roda" => FrameworkApp.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" }
+      "rails" => App.new("profiles_rails.ru", %w[rails active_record pg]) { |body| body == "ok" },
+      "roda" => App.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" }
     }.freeze
 
     # @return [Measurements::Profile::Exchange]

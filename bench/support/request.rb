@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "stringio"
+
 module Bench
   # One HTTP/1.1 request, as the bytes that the load generator sends and as the Rack env from which
   # an app is asked what its answer should be.

@@ -1,27 +1,75 @@
 # frozen_string_literal: true
 
-require_relative "servers/fastrack"
-require_relative "servers/nginx_alone"
-require_relative "servers/puma"
-require_relative "servers/unicorn"
+require_relative "endpoint"
+require_relative "nginx"
 
 module Bench
-  # The servers that bench/run knows how to start. Each has a `name`, says with `serves?` whether it can take a
-  # workload, and gives with `commands` what to start for a Site.
+  # The servers that bench/run knows how to start, each as its users start it, with the app preloaded. No worker is recycled.
   module Servers
+    # A server of Rack apps.
+    class Server
+      # @return [String]
+      attr_reader :name
+
+      # @param keeps [Boolean] whether it keeps connections. One that closes each runs only workloads that close them, or that ask for it
+      # @yieldparam site [Site]
+      # @yieldreturn [Array<String>] the program and its arguments
+      def initialize(name, keeps: true, &words)
+        @name = name
+        @keeps = keeps
+        @words = words
+      end
+
+      def serves?(workload) = @keeps || workload.close? || workload.servers.include?(name)
+
+      def command(site) = site.command(@words.call(site))
+    end
+
+    LIB = File.expand_path("../../lib", __dir__)
     CLOSING = "enable_keep_alives false\n"
+    private_constant :LIB, :CLOSING
+
+    # Fastrack of this checkout.
+    #
+    # @param options [Array<String>] more of rackup's -O
+    # @param threads [Boolean] with as many threads in each worker as the workload says
+    def self.fastrack(name, *options, threads: false)
+      Server.new(name) do |site|
+        place = site.endpoint.is_a?(Endpoint::Tcp) ? ["Host=#{Endpoint::HOST}", "Port=#{site.endpoint.port}"] : ["Path=#{site.endpoint.path}"]
+        place << "MaxThreads=#{site.workload.threads}" if threads
+        all = [*place, "MaxWorkers=#{site.workers}", "MaxRequestPerChild=0", *options]
+        ["ruby", "-I", LIB, "-S", "rackup", "-s", "Fastrack", "-E", "none", *all.flat_map { |option| ["-O", option] }, site.ru]
+      end
+    end
+
+    # puma in cluster mode. It has one thread in each worker beside servers that serve one request at a time: a hello costs puma less
+    # that way than with its five threads.
+    #
+    # @param threads [Integer, nil] in each worker; nil: as many as the workload says
+    # @param config [String] lines of a config/puma.rb
+    def self.puma(name, threads, config = "")
+      Server.new(name) do |site|
+        count = threads || site.workload.threads
+        ["ruby", "-S", "puma", "-C", site.write("puma.rb", config), "-e", "production", "-w", site.workers.to_s, "-t", "#{count}:#{count}", "--preload",
+         "-b", site.endpoint.puma, site.ru]
+      end
+    end
+
     BUILT_IN = [
-      Fastrack.new("fastrack"), Fastrack.new("fastrack-oobgc", "OobGC"),
-      Fastrack.new("fastrack-oobgc-auto", "OobGC=auto"),
-      Fastrack.new("fastrack-max-queue-time", "MaxQueueTime=1"),
+      fastrack("fastrack"), fastrack("fastrack-oobgc", "OobGC"), fastrack("fastrack-oobgc-auto", "OobGC=auto"),
+      fastrack("fastrack-max-queue-time", "MaxQueueTime=1"),
       # A connection stays with the worker that accepted it.
-      Fastrack.new("fastrack-pinned", "HandOver=false"), NginxAlone.new, Unicorn.new, Puma.new("puma", 1),
+      fastrack("fastrack-pinned", "HandOver=false"),
+      Nginx.new, puma("puma", 1),
+      Server.new("unicorn", keeps: false) do |site|
+        config = site.write("unicorn.rb", "worker_processes #{site.workers}\npreload_app true\nlisten #{site.endpoint.to_s.dump}\n")
+        ["ruby", "-S", "unicorn", "-E", "none", "-c", config, site.ru]
+      end,
       # Beside each other only.
-      Fastrack.new("fastrack-threads", threads: true), Puma.new("puma-threads", nil),
+      fastrack("fastrack-threads", threads: true), puma("puma-threads", nil),
       # As Heroku tells its users to have it; Puma 6.5 and newer know the word.
-      Puma.new("puma-closing", 1, CLOSING), Puma.new("puma-threads-closing", nil, CLOSING)
+      puma("puma-closing", 1, CLOSING), puma("puma-threads-closing", nil, CLOSING)
     ].freeze
-    private_constant :CLOSING
     NAMES = BUILT_IN.map(&:name).freeze
 
     # @param names [Array<String>]

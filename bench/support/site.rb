@@ -11,20 +11,18 @@ module Bench
     attr_reader :workers
     # @return [Lane]
     attr_reader :lane
+    # @return [Endpoint::Tcp, Endpoint::Unix] the place to listen
+    attr_reader :endpoint
 
-    # @return [Array<Endpoint::Tcp, Endpoint::Unix>] the places that have been given out
-    attr_reader :endpoints
-
-    # @param unix [Boolean] whether to listen on unix sockets
+    # @param unix [Boolean] whether to listen on a unix socket
     # @param database [Database, nil] the app's
     def initialize(dir:, workload:, workers:, lane:, unix: workload.nginx?, database: nil)
       @dir = dir
       @workload = workload
       @workers = workers
       @lane = lane
-      @unix = unix
       @database = database
-      @endpoints = []
+      @endpoint = unix ? Endpoint::Unix.new(File.join(dir, "sock")) : Endpoint.free_tcp
     end
 
     # @param words [Array<String>] a server of a Rack app, and its arguments
@@ -41,24 +39,9 @@ module Bench
     # @return [String] path of the app's config.ru
     def ru = workload.app.path
 
-    # @return [Endpoint::Tcp, Endpoint::Unix] a place to listen, the same one every time
-    def endpoint = several_endpoints(1).first
-
-    # @return [Array<Endpoint::Tcp, Endpoint::Unix>] places for a server whose processes share none
-    def several_endpoints(count)
-      @endpoints << new_endpoint while @endpoints.size < count
-      @endpoints.first(count)
-    end
-
     # @return [String] path of a new file in the directory
     def write(name, bytes)
       File.join(dir, name).tap { |path| File.binwrite(path, bytes) }
-    end
-
-    private
-
-    def new_endpoint
-      @unix ? Endpoint::Unix.new(File.join(dir, "#{@endpoints.size}.sock")) : Endpoint.free_tcp
     end
   end
 end

@@ -3,10 +3,6 @@
 module Bench
   # Medians and ratios of the rounds' measurements.
   module Statistics
-    # Measurements whose ratios are reported.
-    RATIOS = %w[rps cpu_us p50_ms p95_ms p99_ms p999_ms pss_mb_after_2000 pss_mb_after_50000
-                pss_mb_after_100000 pss_mb_after_1 pss_mb_after_20000 pss_mb_idle pss_mb_loaded].freeze
-
     # @param numbers [Array<Numeric, nil>]
     # @return [Numeric, nil] the middle one, or the mean of the middle two; nil when there is no number
     def self.median(numbers)
@@ -50,7 +46,7 @@ module Bench
     # @param others [Array<Hash, nil>] of the one to compare it with, in the same order
     # @return [Hash{String => Float}] by measurement
     def self.ratios(rounds, others)
-      RATIOS.to_h { |name| [name, median(paired_ratios(name, rounds, others))] }.compact
+      rounds.compact.flat_map(&:keys).uniq.to_h { |name| [name, median(paired_ratios(name, rounds, others))] }.compact
     end
 
     def self.paired_ratios(name, rounds, others)

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "bystanders"
 require_relative "closed_loop"
 
 module Bench
@@ -10,15 +9,17 @@ module Bench
     attr_reader :workload
     # @return [ProcessTree] the server's processes
     attr_reader :tree
+    # @return [Endpoint::Tcp]
+    attr_reader :endpoint
 
     # @param site [Site] of the server
-    # @param endpoints [Array<Endpoint::Tcp>] where clients connect
+    # @param endpoint [Endpoint::Tcp] where clients connect
     # @param tree [ProcessTree]
     # @param options [Options]
     # @param round [Integer] from 0
-    def initialize(site:, endpoints:, tree:, options:, round:)
+    def initialize(site:, endpoint:, tree:, options:, round:)
       @site = site
-      @endpoints = endpoints
+      @endpoint = endpoint
       @tree = tree
       @options = options
       @round = round
@@ -34,35 +35,35 @@ module Bench
     # @return [Integer] of clients
     def concurrency = workload.setting(:concurrency, @options)
 
-    # @return [Endpoint::Tcp] where a single request can be asked
-    def endpoint = @endpoints.first
-
     # @return [Integer] of the server's processes
     def workers = @site.workers
 
     # @return [Integer] a number of requests or connections, less in a quick run
     def scaled(number) = [(number * @options.common(:scale)).round, 1].max
 
-    # @param bytes [String, nil] what shall be in it
-    # @return [String] path of a file that is gone afterwards
-    def file(name, bytes = nil) = bytes ? @site.write(name, bytes) : File.join(@site.dir, name)
+    # @return [String] path of the server's log
+    def log = Dir[File.join(@site.dir, "*.log")].first
 
     # @return [ClosedLoop] clients that send the workload's request, played by one thread for each core that they share with
     #   the server
-    def clients
-      @clients ||= closed_loop(request_files: [file("request", workload.request_bytes)], threads: [2, concurrency].min,
-                               connections: [concurrency, @endpoints.size].max)
-    end
+    def clients = @clients ||= closed_loop(close: workload.closes?, threads: [2, concurrency].min)
 
     # Every server of a round is asked the same.
     #
     # @param options [Hash] more of ClosedLoop's
     # @return [ClosedLoop]
-    def closed_loop(paths: { workload.request.path => 1 }, connections: concurrency, pause_ms: workload.think_ms, **options)
-      ClosedLoop.new(endpoints: @endpoints, paths: paths, connections: connections, pause_ms: pause_ms, seed: @round, **options)
+    def closed_loop(requests: { workload.request => 1 }, connections: concurrency, pause_ms: workload.think_ms, **options)
+      ClosedLoop.new(endpoint: @endpoint, requests: requests, connections: connections, pause_ms: pause_ms, seed: @round, **options)
     end
 
-    # @see Bystanders.run
-    def beside(command, **options, &block) = Bystanders.run(@endpoints.first, command, **options, &block)
+    # Loads the server for the time asked for.
+    #
+    # @param clients [ClosedLoop]
+    # @return [Array(Hash, Hash)] what ClosedLoop gives, and the figures of Measurements::Load
+    def measure(clients)
+      before = tree.cpu_ns
+      load = clients.for_seconds(seconds)
+      [load, Measurements::Load.result(tree.cpu_ns - before, load)]
+    end
   end
 end

@@ -11,7 +11,7 @@ require_relative "test_bed"
 module Bench
   # One server under one workload, started anew, measured once, ended.
   class Trial
-    # @param server [#name, #commands] see Servers
+    # @param server [#name, #command] see Servers
     # @param workload [Workload]
     # @param options [Options]
     # @param lane [Lane]
@@ -32,25 +32,25 @@ module Bench
       Dir.mktmpdir("bench", @lane.scratch) do |dir|
         site = Site.new(dir: dir, workload: @workload, workers: @workload.setting(:workers, @options), lane: @lane, database: @database)
         RunningServer.run(@server, site) do |running|
-          behind_front(site) { |endpoints| @workload.measurement.run(bed(site, endpoints, running.tree)) }
+          behind_front(site) { |endpoint| @workload.measurement.run(bed(site, endpoint, running.tree)) }
         end
       end
     end
 
     private
 
-    def bed(site, endpoints, tree)
-      TestBed.new(site: site, endpoints: endpoints, tree: tree, options: @options, round: @round)
+    def bed(site, endpoint, tree)
+      TestBed.new(site: site, endpoint: endpoint, tree: tree, options: @options, round: @round)
     end
 
     # nginx, when the workload has it in front, is started and ended with the server.
     def behind_front(site)
-      return yield site.endpoints unless @workload.nginx?
+      return yield site.endpoint unless @workload.nginx?
 
       dir = File.join(site.dir, "nginx")
       FileUtils.mkdir(dir)
       front = Site.new(dir: dir, workload: @workload, workers: 1, lane: @lane, unix: false)
-      RunningServer.run(Nginx.new(site.endpoints), front) { yield front.endpoints }
+      RunningServer.run(Front.new(site.endpoint), front) { yield front.endpoint }
     end
   end
 end

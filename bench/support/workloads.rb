@@ -4,11 +4,9 @@ require_relative "measurements/collections"
 require_relative "measurements/idle_connections"
 require_relative "measurements/memory"
 require_relative "measurements/mix"
-require_relative "measurements/newcomer"
 require_relative "measurements/overload"
 require_relative "measurements/page"
 require_relative "measurements/refork"
-require_relative "measurements/refork_lasts"
 require_relative "measurements/slow_clients"
 require_relative "profiles"
 require_relative "workload"
@@ -72,19 +70,19 @@ module Bench
 
     # @return [Workload] one whose requests take differently long
     def self.mix(name, title, app, slow, new_share: 0, **more)
-      measurement = Measurements::Mix.new({ "/fast" => 100 - slow, "/slow" => slow }, new_share: new_share)
+      measurement = Measurements::Mix.new(slow, new_share: new_share)
       kept_alive(name, title, app, measurement, request: FAST, servers: MIX_SERVERS, **more)
     end
     private_class_method :mix
 
     # @return [Workload] the same for servers with five threads in each worker
     def self.threads(name, title, app, slow, at_once, **more)
-      measurement = Measurements::Mix.new({ "/fast" => 100 - slow, "/slow" => slow }, at_once: at_once)
+      measurement = Measurements::Mix.new(slow, at_once: at_once)
       kept_alive(name, "#{title}: saturated, five threads in each worker", app, measurement, request: FAST, servers: THREADED_SERVERS, **more)
     end
     private_class_method :threads
 
-    FAST = Request.new(path: "/fast")
+    FAST = Measurements::Mix::FAST
     MIX_SERVERS = %w[fastrack fastrack-pinned puma unicorn].freeze
     THREADED_SERVERS = %w[fastrack-threads fastrack puma-threads].freeze
     BURN = "95 % of requests burn 2 ms of CPU, 5 % burn 40 ms"
@@ -122,7 +120,7 @@ module Bench
 
     # @return [Workload] requests of 64 clients that come by 8 routers, as on Heroku
     def self.router(load, pause_ms)
-      measurement = Measurements::Mix.new({ "/fast" => 95, "/slow" => 5 }, routers: 8)
+      measurement = Measurements::Mix.new(5, routers: 8)
       kept_alive("router-#{load}", "#{BURN}: #{load} % load, by routers that keep connections", "burn.ru", measurement,
                  stretch: 4, think_ms: pause_ms, request: FAST, settings: { concurrency: 64 },
                  servers: %w[fastrack puma puma-closing fastrack-threads puma-threads puma-threads-closing])
@@ -152,7 +150,7 @@ module Bench
       heap("gc-heap-30", "30 % load", 31.3, 6)
     ].freeze
 
-    PAGE = FrameworkApp.new("page.ru", %w[rails active_record pg]) do |body|
+    PAGE = App.new("page.ru", %w[rails active_record pg]) do |body|
       body.scan("<article").size == 50 && body.rstrip.end_with?("</html>")
     end
     PAGE_SERVERS = %w[fastrack fastrack-threads puma-threads unicorn].freeze
@@ -173,11 +171,11 @@ module Bench
       page("rails-wait", "Rails page of 50 posts from PostgreSQL, with a query that waits for 20 ms", "/wait")
     ].freeze
 
-    # Memory, when all workers are forked from one that has served: for how long before, and by which servers.
-    REFORK = { "refork" => [4_500, %w[fastrack unicorn]], "refork-threads" => [4_500, %w[fastrack-threads puma-threads unicorn]] }.map do |name, (requests, servers)|
-      page(name, "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
-           measurement: Measurements::Refork.new(requests), servers: servers)
-    end.freeze
+    # Memory, when all workers are forked from one that has served.
+    REFORK = [
+      page("refork", "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
+           measurement: Measurements::Refork.new(4_500), servers: %w[fastrack unicorn])
+    ].freeze
 
     # Names that stand for several workloads.
     GROUPS = {

@@ -1,14 +1,15 @@
 #!/bin/bash
-# Makes a Debian root that lanes run in: lane-root.sh SUITE DIR
+# Makes a Debian root: lane-root.sh SUITE DIR [PACKAGE...]
 #
-#   trixie  for `rack3` and `ruby34`
-#   forky   for `rack32`
+# Without packages it is one that lanes run in: trixie for `rack3` and `ruby34`, forky for `rack32`. gems/lane.sh names those of
+# its bare systems.
 #
 # Run by lane.sh inside a mount namespace of its own, so that whatever is mounted here (by debootstrap too) is gone when
 # it ends. A root's name carries the checksum of this file: any change here makes a new root.
 set -euo pipefail
 
 suite=$1 target=$2
+shift 2
 
 # The mirror that this machine's own apt uses (security updates come from another place), from the lists of packages that
 # it has fetched.
@@ -22,9 +23,6 @@ if [ -z "$mirror" ]; then
   mirror=$(machines_mirror)
 fi
 
-# What debootstrap puts in besides its minimal set; everything else is apt's to resolve.
-base=(ca-certificates)
-
 # Ruby 3.3 with Rack 3.1 (forky: 3.2) and rackup, the tools and apps of the specs and the benchmark, and what building the
 # extension takes besides Rust, which is the machine's.
 packages=(
@@ -32,15 +30,14 @@ packages=(
   gcc libc6-dev make libclang-dev
   curl git nginx-light procps strace libserver-starter-perl systemd
   ruby-sinatra ruby-rack-session ruby-rack-timeout rails ruby-pg postgresql
-  puma unicorn thin wrk valgrind
+  puma unicorn valgrind
 )
 
-experimental=()
 case $suite in
-  # Ruby 3.4 comes from experimental, which is pinned below everything else.
-  trixie) experimental=(ruby3.4 ruby3.4-dev) ;;
+  trixie) packages+=(ruby3.4 ruby3.4-dev) ;;
   forky) packages+=(ruby-roda) ;;
 esac
+[ $# = 0 ] || packages=("$@")
 
 # An older debootstrap does not know the newest suites' names; all of them are made as sid is.
 bootstrap_script() {
@@ -64,15 +61,10 @@ APT::Install-Recommends "false";
 APT::Install-Suggests "false";
 Acquire::Languages "none";
 CONF
-  {
-    echo "deb $mirror $suite main"
-    [ ${#experimental[@]} -eq 0 ] || echo "deb $mirror experimental main"
-  } >"$target/etc/apt/sources.list"
-  cat >"$target/etc/apt/preferences.d/experimental" <<'PIN'
-Package: *
-Pin: release a=experimental
-Pin-Priority: 1
-PIN
+  echo "deb $mirror $suite main" >"$target/etc/apt/sources.list"
+  # Ruby 3.4 comes from experimental, which is pinned below everything else.
+  [ "$suite" != trixie ] || echo "deb $mirror experimental main" >>"$target/etc/apt/sources.list"
+  printf 'Package: *\nPin: release a=experimental\nPin-Priority: 1\n' >"$target/etc/apt/preferences.d/experimental"
 }
 
 configure_dpkg() {
@@ -91,7 +83,7 @@ CONF
 }
 
 step "debootstrap $suite"
-debootstrap --variant=minbase --include="$(IFS=,; echo "${base[*]}")" "$suite" "$target" "$mirror" "$(bootstrap_script)" >&2
+debootstrap --variant=minbase --include=ca-certificates "$suite" "$target" "$mirror" "$(bootstrap_script)" >&2
 configure_apt
 configure_dpkg
 mountpoint -q "$target/proc" || mount -t proc proc "$target/proc"
@@ -102,9 +94,5 @@ step "apt-get update"
 in_root apt-get -q update >&2
 step "packages of $suite"
 in_root apt-get -qy install "${packages[@]}" >&2
-if [ ${#experimental[@]} -gt 0 ]; then
-  step "packages of experimental: ${experimental[*]}"
-  in_root apt-get -qy install "${experimental[@]}" >&2
-fi
 in_root apt-get clean
 rm -rf "$target"/var/lib/apt/lists/*

@@ -42,20 +42,19 @@ can_have_ruby() {
   [ -x "$FASTRACK_RUBY40/bin/ruby" ] || unavailable "there is no $FASTRACK_RUBY40/bin/ruby"
 }
 
-# Makes the root if it is not there. A half-made one is never taken for a whole one: it gets its name last.
+# ensure_root ROOT COMMAND...: has the command make the root if it is not there. A half-made one is never taken for a whole one: it gets its
+# name last.
 ensure_root() {
-  local root making log
-  root=$(lane_root)
-  log=$root.log
-  mkdir -p "$lane_cache"
+  local root=$1 making=$1.making log=$1.log
+  shift
+  mkdir -p "$(dirname "$root")"
   # A lock for each root: two lanes' roots can be made at once.
   exec 9>"$root.lock"
   flock 9
   if [ ! -d "$root" ]; then
-    making=$root.making
     rm -rf --one-file-system "$making"
     say "making the root of lane $lane in $root (a few minutes, once; its log is $log)"
-    if ! make_root "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
+    if ! "$@" "$making" 2>&1 9>&- | tee "$log" | grep '^lane-root: ' >&2; then
       tail -n 20 "$log" >&2
       rm -rf --one-file-system "$making"
       # On a machine that tests for others a lane that was lost on the way must not look like a lane that passed.

@@ -119,6 +119,7 @@ class SpecRun
   # @return [Boolean] whether all passed
   def run
     FileUtils.rm_rf(@logs)
+    FileUtils.mkdir_p(@logs)
     SpecFile.load_helper
     return run_only if @only
 

@@ -3,7 +3,7 @@
 //! Each client is a task of its thread's runtime. The clients of a thread share their plan, their tally and the buffer for answers.
 
 use std::cell::{Cell, RefCell};
-use std::io;
+use std::io::{self, BufWriter};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::thread;
@@ -13,9 +13,8 @@ use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 use tokio::time::{sleep, timeout};
 
-use crate::gaps::Gap;
 use crate::options::Options;
-use crate::plan::{uniform, Plan, Ticket};
+use crate::plan::{Plan, Ticket};
 use crate::response::{Progress, Reader, Said};
 use crate::tally::{Failure, Sample, Tally};
 
@@ -32,7 +31,7 @@ const ROUTER_IDLE: Duration = Duration::from_secs(90);
 /// would leave out the slow ones more often than the fast ones.
 ///
 /// # Errors
-/// The errors of epoll(7), and of writing the trace.
+/// The errors of epoll(7) and of the standard output.
 pub fn run(options: &Options) -> io::Result<()> {
     let started = Instant::now();
     let played = thread::scope(|scope| {
@@ -46,18 +45,15 @@ pub fn run(options: &Options) -> io::Result<()> {
     let ended = played.iter().map(|(_, ended)| *ended).max().unwrap_or(started);
     let mut tally = Tally::default();
     played.into_iter().for_each(|(part, _)| tally.append(part));
-    if let Some(path) = &options.trace {
-        tally.write_trace(path)?;
-    }
-    println!("{}", tally.json(&options.kinds, ended.duration_since(started).min(options.duration)));
-    Ok(())
+    let duration = ended.duration_since(started).min(options.duration);
+    tally.write(duration, &mut BufWriter::new(io::stdout().lock()))
 }
 
 /// Plays one thread's clients. Returns when the last answer came, too.
 fn play(options: &Options, thread: usize, started: Instant) -> io::Result<(Tally, Instant)> {
     let seed = options.seed.wrapping_mul(options.threads as u64).wrapping_add(thread as u64);
     let common = Rc::new(Common {
-        plan: RefCell::new(Plan::new(&options.kinds, seed)),
+        plan: RefCell::new(Plan::new(options.kinds.iter().map(|kind| kind.weight).collect(), seed)),
         tally: RefCell::default(),
         buffer: RefCell::new(vec![0; BUFFER]),
         routers: RefCell::new((0..options.routers).map(|_| Vec::new()).collect()),
@@ -68,7 +64,6 @@ fn play(options: &Options, thread: usize, started: Instant) -> io::Result<(Tally
         last_begin: started + options.duration,
         last_number: options.requests,
         ended: Cell::new(started),
-        seed,
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let tasks = LocalSet::new();
@@ -77,9 +72,11 @@ fn play(options: &Options, thread: usize, started: Instant) -> io::Result<(Tally
         own.map(|number| tasks.spawn_local(Client::new(options, number, common.clone()).play())).collect();
     runtime.block_on(tasks.run_until(async {
         for client in clients {
-            let (reconnects, mut gap) = client.await?;
-            gap.ends(common.ended.get());
-            common.tally.borrow_mut().add_client(reconnects, &gap);
+            let mut client = client.await?;
+            // A client without an answer by now gets none.
+            client.is_answered(common.ended.get(), Duration::ZERO);
+            common.tally.borrow_mut().waits_us[usize::from(client.reconnects)]
+                .push(client.longest.as_micros());
         }
         Ok((common.tally.take(), common.ended.get()))
     }))
@@ -102,19 +99,17 @@ struct Common {
     /// Requests from this number on are not made.
     last_number: u64,
     ended: Cell<Instant>,
-    seed: u64,
 }
 
 impl Common {
     /// A connection that the request's router keeps and that the server has not closed.
-    fn borrow(&self, number: u64) -> Option<TcpStream> {
-        let router = self.router(number)?;
+    fn borrow(&self, ticket: &Ticket) -> Option<TcpStream> {
+        let router = self.router(ticket)?;
         let mut routers = self.routers.borrow_mut();
         let idle = &mut routers[router];
         idle.retain(|(since, _)| since.elapsed() < ROUTER_IDLE);
-        let chance = uniform(self.seed, 3, number);
         while !idle.is_empty() {
-            let (_, stream) = idle.swap_remove((chance * idle.len() as f64) as usize);
+            let (_, stream) = idle.swap_remove((ticket.connection * idle.len() as f64) as usize);
             if is_open(&stream) {
                 return Some(stream);
             }
@@ -122,9 +117,9 @@ impl Common {
         None
     }
 
-    fn router(&self, number: u64) -> Option<usize> {
+    fn router(&self, ticket: &Ticket) -> Option<usize> {
         let count = self.routers.borrow().len();
-        (count > 0).then(|| (uniform(self.seed, 2, number) * count as f64) as usize)
+        (count > 0).then(|| (ticket.router * count as f64) as usize)
     }
 }
 
@@ -145,31 +140,33 @@ struct Client {
     answers: u32,
     /// Answers of the batch under way that came while requests were still begun.
     in_part: usize,
-    gap: Gap,
+    /// Since the first request that has had no answer yet, and the longest such time.
+    asking_since: Option<Instant>,
+    longest: Duration,
 }
 
 impl Client {
-    /// Clients are dealt to the addresses in turn; the last ones connect anew for each request.
+    /// The last ones connect anew for each request.
     fn new(options: &Options, number: usize, common: Rc<Common>) -> Self {
         let reconnects = number >= options.connections - options.new_clients;
         let pause = if reconnects { options.new_pause } else { options.pause };
-        let address = options.addresses[number % options.addresses.len()];
         let ticket = common.plan.borrow_mut().take(pause);
         Self {
             common,
-            address,
+            address: options.address,
             reconnects,
             pause,
             ticket,
             stream: None,
             answers: 0,
             in_part: 0,
-            gap: Gap::default(),
+            asking_since: None,
+            longest: Duration::ZERO,
         }
     }
 
-    /// Makes requests until the time is over. Returns whether the client reconnects, and its gap.
-    async fn play(mut self) -> (bool, Gap) {
+    /// Makes requests until the time is over.
+    async fn play(mut self) -> Self {
         let common = self.common.clone();
         let mut pause = self.ticket.pause;
         let mut idle_since = Instant::now();
@@ -180,9 +177,11 @@ impl Client {
             let begun = Instant::now();
             if begun.max(idle_since + pause) >= common.last_begin || self.ticket.number >= common.last_number
             {
-                return (self.reconnects, self.gap);
+                // Others may wait for the server to be free for them.
+                self.stream = None;
+                return self;
             }
-            self.gap.asks(begun);
+            self.asking_since.get_or_insert(begun);
             let outcome = timeout(common.patience, self.exchange()).await.unwrap_or(Err(Failure::Timeout));
             let now = Instant::now();
             let recovery = match outcome {
@@ -192,7 +191,7 @@ impl Client {
                 }
                 Err(failure) => {
                     self.stream = None;
-                    common.tally.borrow_mut().fail(failure);
+                    common.tally.borrow_mut().failures[failure as usize] += 1;
                     RECOVERY
                 }
             };
@@ -204,15 +203,23 @@ impl Client {
     }
 
     fn note(&mut self, said: &Said, pause: Duration, latency: Duration, now: Instant) {
-        self.gap.is_answered(now, Duration::from_micros(said.service_us.unwrap_or(0)));
+        self.is_answered(now, Duration::from_micros(said.service_us.unwrap_or(0)));
         let Ticket { number, kind, .. } = self.ticket;
         let sample =
             Sample { number, kind, reconnects: self.reconnects, pause, latency, service_us: said.service_us };
         let mut tally = self.common.tally.borrow_mut();
-        let in_time = now < self.common.last_begin;
-        tally.add(sample, in_time);
-        if !in_time {
-            tally.add_parts(self.in_part);
+        tally.samples.push(sample);
+        if now < self.common.last_begin {
+            tally.in_time += 1;
+        } else {
+            tally.in_part += self.in_part;
+        }
+    }
+
+    /// Notes how long the client has asked. The time that the app took for the answer, as far as the app says, is no wait.
+    fn is_answered(&mut self, now: Instant, service: Duration) {
+        if let Some(since) = self.asking_since.take() {
+            self.longest = self.longest.max(now.duration_since(since).saturating_sub(service));
         }
     }
 
@@ -222,7 +229,7 @@ impl Client {
         let mut reader = Reader::default();
         let mut skipped = 0;
         self.in_part = 0;
-        if let Some(stream) = common.borrow(self.ticket.number).filter(|_| !self.reconnects) {
+        if let Some(stream) = common.borrow(&self.ticket).filter(|_| !self.reconnects) {
             (self.stream, self.answers) = (Some(stream), 1);
         }
         loop {
@@ -285,7 +292,7 @@ impl Client {
         {
             return;
         }
-        match (self.common.router(self.ticket.number), stream) {
+        match (self.common.router(&self.ticket), stream) {
             (Some(router), Some(stream)) => {
                 self.common.routers.borrow_mut()[router].push((Instant::now(), stream))
             }
@@ -294,15 +301,12 @@ impl Client {
     }
 }
 
+/// The bytes of each kind's requests, as a client sends them that keeps its connection, and as one that connects anew.
 fn requests(options: &Options) -> Vec<[Vec<u8>; 2]> {
-    if !options.requests_bytes.is_empty() {
-        let bytes = options.requests_bytes.iter().map(|one| one.repeat(options.pipeline));
-        return bytes.map(|bytes| [bytes.clone(), bytes]).collect();
-    }
-    let request =
-        |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes();
-    let kinds = options.kinds.iter().map(|kind| &kind.path);
-    kinds
-        .map(|path| [request(path, "").repeat(options.pipeline), request(path, "Connection: close\r\n")])
-        .collect()
+    let both = |bytes: &[u8]| {
+        let head = bytes.windows(4).position(|end| end == b"\r\n\r\n").map_or(bytes.len(), |at| at + 2);
+        let closing = [&bytes[..head], b"Connection: close\r\n", &bytes[head..]].concat();
+        [bytes.repeat(options.pipeline), closing]
+    };
+    options.kinds.iter().map(|kind| both(&kind.bytes)).collect()
 }

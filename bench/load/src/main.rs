@@ -1,9 +1,7 @@
-//! The clients of the benchmark: `closed-loop` clients send a request when they have their answer, `trickle` clients send or read slowly,
-//! `hold` clients keep an idle connection. Each command prints lines of JSON.
+//! The benchmark's clients. Each sends its next request when it has had its answer and has paused. support/closed_loop.rb runs the
+//! program and reads its output, which [`tally::Tally::write`] describes.
 
-mod bystanders;
 mod closed_loop;
-mod gaps;
 mod options;
 mod plan;
 mod response;
@@ -14,14 +12,7 @@ use std::process::ExitCode;
 use crate::options::Options;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let command = words.next().unwrap_or_default();
-    let played = Options::parse(words).and_then(|options| match command.as_str() {
-        "closed-loop" => closed_loop::run(&options),
-        "trickle" => bystanders::trickle(&options),
-        "hold" => bystanders::hold(&options),
-        _ => Err(std::io::Error::other("usage: load closed-loop|trickle|hold --NAME VALUE...")),
-    });
+    let played = Options::parse(std::env::args().skip(1)).and_then(|options| closed_loop::run(&options));
     match played {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -100,22 +100,13 @@ impl Reader {
                 }
             }
             let before = self.rest.len();
-            // Nearly always the whole head comes at once, and need not be copied.
-            let whole = if before == 0 {
-                *bytes
-            } else {
-                self.rest.extend_from_slice(bytes);
-                &self.rest
-            };
+            self.rest.extend_from_slice(bytes);
             let read = match self.part {
-                Part::ChunkSize => chunk_size(whole)?,
-                Part::Trailer => trailer(whole)?,
-                _ => head(whole, &mut self.said)?,
+                Part::ChunkSize => chunk_size(&self.rest)?,
+                Part::Trailer => trailer(&self.rest)?,
+                _ => head(&self.rest, &mut self.said)?,
             };
             let Some((used, part)) = read else {
-                if before == 0 {
-                    self.rest.extend_from_slice(bytes);
-                }
                 *bytes = &[];
                 return if self.rest.len() > LONGEST { Err(()) } else { Ok(None) };
             };

@@ -5,7 +5,6 @@ require_relative "../client"
 require_relative "../request"
 require_relative "../statistics"
 require_relative "../turns"
-require_relative "load"
 
 module Bench
   module Measurements
@@ -39,15 +38,10 @@ module Bench
       private
 
       def turn(bed, clients)
-        trace = bed.file("trace")
         told = ask(bed)
-        before = bed.tree.cpu_ns
-        load = clients.for_seconds(bed.seconds, trace: trace)
-        cpu = bed.tree.cpu_ns - before
-        latencies = clients.samples(trace).map(&:latency_us).sort
-        Load.result(cpu, load).merge(
-          "p999_ms" => (Statistics.percentile(latencies, 99.9) || 0) / 1e3, **told(told, ask(bed))
-        )
+        load, result = bed.measure(clients)
+        latencies = load[:samples].map(&:latency_us).sort
+        result.merge("p999_ms" => (Statistics.percentile(latencies, 99.9) || 0) / 1e3, **told(told, ask(bed)))
       end
 
       def ask(bed)

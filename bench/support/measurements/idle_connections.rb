@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "served"
+require_relative "../bystanders"
+require_relative "load"
 
 module Bench
   module Measurements
@@ -11,9 +12,7 @@ module Bench
       # Seconds in which all connections should have been made. puma 5 waits up to 0.2 s for the next request on each, and
       # comes to as many as that allows.
       MAKING = 8
-      # The outcome of the one request that each connection has had before it lies idle.
-      ASKED = %w[clients served_every_second longest_gap_us].freeze
-      private_constant :OTHERS, :MAKING, :ASKED
+      private_constant :OTHERS, :MAKING
 
       # @param connections [Integer]
       def initialize(connections)
@@ -23,8 +22,7 @@ module Bench
       def kind = "idle"
 
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `held` connections (`possible` are as many as the limit of descriptors lets
-      #   the clients have), of which `still_open` in the end; `bytes_each`, growth of the server's PSS; `idle_cpu_us`
+      # @return [Hash{String => Numeric}] `held` connections, of which `still_open` in the end; `bytes_each`, growth of the server's PSS; `idle_cpu_us`
       #   per second without any request, with and without them; p99 of other traffic with and without them; errors; what
       #   Served says of both
       def run(bed)
@@ -34,20 +32,18 @@ module Bench
         before = others(bed)
         pss = bed.tree.pss_bytes
         connections = bed.scaled(@connections)
-        (held, load), left = bed.beside("hold", connections: connections, seconds: MAKING) { |there| measure(bed, there, pss) }
+        (idle, load), there, asked = Bystanders.hold(bed.endpoint, connections, MAKING) { |held| measure(bed, held["held"], pss) }
         loads = [before, load, others(bed)]
-        errors = held["failed"] + loads.sum { |one| one[:errors].values.sum }
-        held.except(*ASKED).merge(left, p99(*loads), Served.of(*loads, held.slice(*ASKED).transform_keys(&:to_sym)),
-                                  "idle_cpu_alone_us" => alone_cpu, "errors" => errors)
+        errors = there["failed"] + loads.sum { |one| one[:errors].values.sum }
+        there.merge(idle, p99(*loads), Served.of(*loads, asked), "idle_cpu_alone_us" => alone_cpu, "errors" => errors)
       end
 
       private
 
-      def measure(bed, there, pss)
-        held = there["held"]
+      def measure(bed, held, pss)
         each = (bed.tree.pss_bytes - pss).fdiv(held).round(1) if held.positive?
         cpu = idle_cpu(bed)
-        [there.merge("bytes_each" => each, "idle_cpu_us" => cpu), others(bed)]
+        [{ "bytes_each" => each, "idle_cpu_us" => cpu }, others(bed)]
       end
 
       def p99(before, beside, after)

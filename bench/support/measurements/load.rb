@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "served"
-
 module Bench
   module Measurements
     # Requests per second, CPU time and latencies of a server that has always something to do.
@@ -20,11 +18,10 @@ module Bench
       # @return [Hash{String => Numeric}] see .result; and `least_share`, of the worker that used least CPU time
       def run(bed)
         bed.clients.for_seconds(bed.warm_up, pauses: false)
-        before = bed.tree.cpu_ns
         workers = bed.tree.leaves_ns
-        load = bed.clients.for_seconds(bed.seconds)
+        _, result = bed.measure(bed.clients)
         spent = bed.tree.leaves_ns.map { |pid, ns| ns - workers.fetch(pid, 0) }
-        self.class.result(bed.tree.cpu_ns - before, load).merge("least_share" => self.class.least_share(spent))
+        result.merge("least_share" => self.class.least_share(spent))
       end
 
       # The figures of a measurement.
@@ -49,6 +46,20 @@ module Bench
       def self.least_share(spent)
         sum = spent.sum
         spent.min.fdiv(sum).round(3) if sum.positive?
+      end
+    end
+
+    # How many clients were served at least once a second. One that waits in the accept queue while others are served again
+    # and again has no latency, so that percentiles do not show it.
+    module Served
+      # @param loads [Array<Hash>] what ClosedLoop gave
+      # @return [Hash{String => Numeric}] of the load with most clients left waiting `clients` and, of these,
+      #   `clients_served`: those that never waited for longer than a second. Of all loads `longest_gap_ms`, the longest that a
+      #   client went without an answer while it was asking, less what the app took
+      def self.of(*loads)
+        worst = loads.max_by { |load| [load[:clients] - load[:served_every_second], load[:clients]] }
+        { "clients" => worst[:clients], "clients_served" => worst[:served_every_second],
+          "longest_gap_ms" => loads.map { |load| load[:longest_gap_us] }.max / 1e3 }
       end
     end
   end

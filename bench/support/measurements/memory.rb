@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "served"
+require_relative "load"
 
 module Bench
   module Measurements

@@ -1,24 +1,24 @@
 # frozen_string_literal: true
 
+require_relative "../request"
 require_relative "../single_queue"
 require_relative "../statistics"
-require_relative "load"
-require_relative "new_clients"
 
 module Bench
   module Measurements
     # Latencies of requests that take differently long, beside those of an ideal single queue.
     class Mix
       PERCENTILES = [50, 95, 99].freeze
-      private_constant :PERCENTILES
+      FAST, SLOW = %w[/fast /slow].map { |path| Request.new(path: path) }
+      private_constant :PERCENTILES, :SLOW
 
-      # @param paths [Hash{String => Integer}] the requests' paths, and the weight of each
+      # @param slow [Integer] how many of 100 requests take long
       # @param new_share [Numeric] how many of the clients connect anew for each request, from 0 to 1
       # @param routers [Integer, nil] who keeps the connections, see ClosedLoop
       # @param at_once [Integer, nil] where workers have several threads: how many requests each of them serves at once in the
       #   ideal: as many as there are threads where requests wait, 1 where they compute
-      def initialize(paths, new_share: 0, routers: nil, at_once: nil)
-        @paths = paths
+      def initialize(slow, new_share: 0, routers: nil, at_once: nil)
+        @requests = { FAST => 100 - slow, SLOW => slow }
         @new_share = new_share
         @routers = routers
         @at_once = at_once
@@ -32,18 +32,15 @@ module Bench
       end
 
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] see Load.result; latencies and service times of each path; `ideal_pN_ms`; and
+      # @return [Hash{String => Numeric}] see Load.result; `p50_fast_ms` and `p99_fast_ms` of the short ones; `ideal_pN_ms`; and
       #   `pN_to_ideal`; where there are clients that connect anew, see NewClients.figures
       def run(bed)
-        clients = bed.closed_loop(paths: @paths, new_clients: (bed.concurrency * @new_share).round, routers: @routers)
+        clients = bed.closed_loop(requests: @requests, new: (bed.concurrency * @new_share).round, routers: @routers)
         clients.for_seconds(bed.warm_up / 2)
-        trace = bed.file("trace")
-        before = bed.tree.cpu_ns
-        load = clients.for_seconds(bed.seconds, trace: trace)
-        result = Load.result(bed.tree.cpu_ns - before, load).merge(by_path(load))
+        load, result = bed.measure(clients)
         result.merge!(NewClients.figures(load)) if load[:new]
-        ideal = self.class.ideal(clients.samples(trace), servers: bed.workers * (@at_once || 1), clients: bed.concurrency)
-        result.merge(ideal, ratios(result, ideal))
+        ideal = self.class.ideal(load[:samples], servers: bed.workers * (@at_once || 1), clients: bed.concurrency)
+        result.merge(fast(load[:samples]), ideal, ratios(result, ideal))
       end
 
       # @param samples [Array<ClosedLoop::Sample>] of which each gives the simulation a pause and a service time, in the
@@ -59,13 +56,9 @@ module Bench
 
       private
 
-      def by_path(load)
-        load[:kinds].each_with_object({}) do |(path, figures), result|
-          name = path.to_s.delete_prefix("/")
-          result["p50_#{name}_ms"] = figures[:p50_us] / 1e3
-          result["p99_#{name}_ms"] = figures[:p99_us] / 1e3
-          result["service_#{name}_ms"] = figures[:service_mean_us]&.fdiv(1e3)
-        end
+      def fast(samples)
+        latencies = samples.select { |sample| sample.request == FAST }.map(&:latency_us).sort
+        [50, 99].to_h { |percent| ["p#{percent}_fast_ms", Statistics.percentile(latencies, percent)&.fdiv(1e3)] }
       end
 
       def ratios(result, ideal)
@@ -74,6 +67,45 @@ module Bench
           ratios["p#{percent}_to_ideal"] = result["p#{percent}_ms"].fdiv(best).round(3) if best&.positive?
         end
       end
+    end
+
+    # One client that connects, asks once, closes and pauses, beside clients that keep their connections and never pause.
+    class Newcomer
+      # Milliseconds, on average.
+      PAUSE = 50.0
+      private_constant :PAUSE
+
+      def kind = "newcomer"
+
+      # @param bed [TestBed]
+      # @return [Hash{String => Numeric}] see Load.result and NewClients.figures; `newcomer_requests`
+      def run(bed)
+        clients = bed.closed_loop(connections: bed.concurrency + 1, new: 1, new_pause_ms: PAUSE)
+        clients.for_seconds(bed.warm_up / 2)
+        load, result = bed.measure(clients)
+        result.merge(NewClients.figures(load), "newcomer_requests" => load[:new][:requests])
+      end
+    end
+
+    # Clients that connect anew for each request, apart from those that keep their connections.
+    module NewClients
+      # @param load [Hash] what ClosedLoop gave, with clients of both kinds
+      # @return [Hash{String => Numeric, nil}] `pN_kept_ms`, `pN_new_ms`, and the latter as a multiple of the former,
+      #   `pN_new_to_kept`; `longest_new_ms`, which a client without an answer has too, and `longest_new_to_kept`, as a
+      #   multiple of the median of the kept ones. nil where there was no request
+      def self.figures(load)
+        longest = load[:new].values_at(:max_us, :longest_gap_us).max / 1e3
+        figures = %w[p50 p95 p99].each_with_object({}) do |name, found|
+          kept, new = load.values_at(:kept, :new).map { |group| group[:requests].zero? ? nil : group[:"#{name}_us"] / 1e3 }
+          found.merge!("#{name}_kept_ms" => kept, "#{name}_new_ms" => new, "#{name}_new_to_kept" => ratio(new, kept))
+        end
+        figures.merge("longest_new_ms" => longest, "longest_new_to_kept" => ratio(longest, figures["p50_kept_ms"]))
+      end
+
+      def self.ratio(value, reference)
+        value.fdiv(reference).round(3) if value && reference&.positive?
+      end
+      private_class_method :ratio
     end
   end
 end

@@ -29,7 +29,7 @@ module Bench
       #   refusal takes, nil if there are none; errors
       def run(bed)
         before = few(bed)
-        saturated = bed.closed_loop(pause_ms: nil, new_clients: bed.concurrency).for_seconds(bed.seconds)
+        saturated = bed.closed_loop(pause_ms: nil, new: bed.concurrency).for_seconds(bed.seconds)
         capacity = rate(saturated[:in_time], saturated)
         flood = flood(bed, capacity)
         sleep 1
@@ -50,12 +50,12 @@ module Bench
 
       private
 
-      def few(bed) = bed.closed_loop(new_clients: FEW[:connections], **FEW).for_seconds(bed.seconds)
+      def few(bed) = bed.closed_loop(new: FEW[:connections], **FEW).for_seconds(bed.seconds)
 
       # A client's wait comes on top of its pause.
       def flood(bed, capacity)
         clients = bed.scaled((TIMES * capacity * ((PAUSE / 1e3) + PATIENCE)).round)
-        bed.closed_loop(connections: clients, new_clients: clients, pause_ms: PAUSE, patience: PATIENCE).for_seconds(bed.seconds * 2)
+        bed.closed_loop(connections: clients, new: clients, pause_ms: PAUSE, patience_s: PATIENCE).for_seconds(bed.seconds * 2)
       end
 
       # By the header of routers, on one connection after the other.

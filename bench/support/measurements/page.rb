@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../turns"
-require_relative "load"
 
 module Bench
   module Measurements
@@ -35,9 +34,7 @@ module Bench
       private
 
       def turn(bed, clients)
-        before = bed.tree.cpu_ns
-        load = clients.for_seconds(bed.seconds)
-        result = Load.result(bed.tree.cpu_ns - before, load)
+        _, result = bed.measure(clients)
         tail = result["p99_ms"].fdiv(result["p50_ms"]).round(3) if result["p50_ms"].positive?
         result.merge("p99_to_p50" => tail)
       end

@@ -35,7 +35,7 @@ module Bench
       # @raise [RunningServer::Failed] when a request gets a wrong answer
       def run(bed)
         @exchanges.each { |exchange| ask(bed, exchange) }
-        clients(bed, patience: PATIENCE).for_seconds(bed.warm_up)
+        clients(bed, patience_s: PATIENCE).for_seconds(bed.warm_up)
         before, client = bed.tree.cpu_ns, reaped
         load = clients(bed).for_seconds(bed.seconds)
         cpu, client = bed.tree.cpu_ns - before, reaped - client
@@ -63,10 +63,8 @@ module Bench
       end
 
       def clients(bed, **options)
-        files = @exchanges.map.with_index { |exchange, nr| bed.file("request.#{nr}", exchange.request.to_s(close: false)) }
-        paths = @exchanges.each_with_index.to_h { |exchange, nr| ["/#{nr}", exchange.weight] }
-        bed.closed_loop(paths: paths, request_files: files, pipeline: @pipeline, per_connection: @per_connection, threads: THREADS,
-                        **options)
+        requests = @exchanges.to_h { |exchange| [exchange.request, exchange.weight] }
+        bed.closed_loop(requests: requests, pipeline: @pipeline, per_connection: @per_connection, threads: THREADS, **options)
       end
     end
   end

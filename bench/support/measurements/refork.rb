@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "peak"
-require_relative "served"
+require_relative "load"
 require_relative "successor"
 
 module Bench
@@ -25,19 +24,19 @@ module Bench
 
       # @param bed [TestBed]
       # @return [Hash{String => Numeric}] `pss_mb_idle`, `pss_mb_before`, `pss_mb_reforked` (nil for other servers) and `pss_mb_after` in MB
-      #   (10^6 bytes); `peak_workers`, see Peak; p99 and requests per second of a load before and of the one just after, and the latter's over
+      #   (10^6 bytes); p99 and requests per second of a load before and of the one just after, and the latter's over
       #   the former's (`p99_kept`, `rps_kept`); see Successor; errors, and what Served says
       def run(bed)
         idle = memory(bed)
         loads = [bed.clients.for_requests(bed.scaled(@requests))]
         before = memory(bed)
         loads << timed(bed)
-        peak = Peak.of(bed) { refork(bed) } if (reforks = bed.tree.titled("fastrack master").any?)
+        refork(bed) if (reforks = bed.tree.titled("fastrack master").any?)
         reforked = memory(bed) if reforks
         loads << timed(bed)
         rest = bed.scaled(@requests) - loads.last[:requests]
         loads << bed.clients.for_requests(rest) if rest.positive?
-        { "pss_mb_idle" => idle, "pss_mb_before" => before, "pss_mb_reforked" => reforked, "pss_mb_after" => memory(bed), "peak_workers" => peak,
+        { "pss_mb_idle" => idle, "pss_mb_before" => before, "pss_mb_reforked" => reforked, "pss_mb_after" => memory(bed),
           **kept(*loads[1, 2]), "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads), **(reforks ? Successor.new(bed).figures : {}) }
       end
 
@@ -82,6 +81,55 @@ module Bench
       end
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # What a refork saves, and for how long: PSS of all processes when idle, before it, after it, and after some more requests. Without a
+    # refork the same, of a server that answers as many.
+    class ReforkLasts < Refork
+      # @param before [Integer] requests
+      # @param after [Array<Integer>] requests since, ascending
+      # @param reforks [Boolean]
+      def initialize(before, after, reforks:)
+        super(before)
+        @after = after
+        @reforks = reforks
+      end
+
+      # @param bed [TestBed]
+      # Writes to stderr what the server has logged of it.
+      #
+      # @return [Array<String>] MB (10^6 bytes), with a star where there was a mold and is none any more; then how many requests failed
+      def run(bed)
+        @failed = 0
+        figures = [figure(bed)]
+        ask(bed, @requests)
+        figures << figure(bed)
+        refork(bed) if @reforks
+        figures << figure(bed, reforked: @reforks)
+        [0, *@after].each_cons(2) do |from, to|
+          ask(bed, to - from)
+          figures << figure(bed, reforked: @reforks)
+        end
+        warn File.readlines(bed.log).grep(/refork:/)
+        [*figures, @failed.to_s]
+      end
+
+      private
+
+      # Clients stop after a time, too: on a busy machine before they have asked so often.
+      def ask(bed, requests)
+        while requests.positive?
+          load = bed.clients.for_requests(requests)
+          raise RunningServer::Failed, "no request was answered" unless load[:requests].positive?
+
+          requests -= load[:requests]
+          @failed += load[:errors].values.sum
+        end
+      end
+
+      def figure(bed, reforked: false)
+        "#{memory(bed).round}#{"*" if reforked && bed.tree.titled("fastrack mold").empty?}"
+      end
     end
   end
 end

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "served"
+require_relative "../bystanders"
+require_relative "load"
 
 module Bench
   module Measurements
@@ -28,7 +29,7 @@ module Bench
         bed.clients.for_seconds(bed.warm_up)
         crowd = crowd(bed)
         alone = bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds)
-        beside, = bed.beside("trickle", **HUGE) { bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds) }
+        beside, = Bystanders.trickle(bed.endpoint, **HUGE) { bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds) }
         loads = [*crowd.flatten, alone, beside]
         lost(*crowd).merge("max_alone_ms" => alone[:max_us] / 1e3, "max_beside_ms" => beside[:max_us] / 1e3,
                            "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads))
@@ -55,8 +56,8 @@ module Bench
       end
 
       def beside_slow(bed)
-        load, said = bed.beside("trickle", **CLIENTS) { bed.clients.for_seconds(bed.seconds) }
-        load.merge(broken: said["broken"])
+        load, broken = Bystanders.trickle(bed.endpoint, **CLIENTS) { bed.clients.for_seconds(bed.seconds) }
+        load.merge(broken: broken)
       end
 
       def rate(loads)

@@ -49,9 +49,7 @@ module Bench
       end
 
       def requests
-        trace = @bed.file("first")
-        @client.for_requests(@bed.scaled(FIRST), trace: trace)
-        @client.samples(trace).map { |sample| sample.latency_us / 1e3 }
+        @client.for_requests(@bed.scaled(FIRST))[:samples].map { |sample| sample.latency_us / 1e3 }
       end
 
       def over(steady, times, name)

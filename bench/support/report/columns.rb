@@ -55,8 +55,7 @@ module Bench
       PAGE = [*LOAD, ["p99 to p50", "p99_to_p50", 2], ["PSS MB idle", "pss_mb_idle", 1], ["after load", "pss_mb_loaded", 1]].freeze
       REFORK = [
         ["PSS MB idle", "pss_mb_idle", 1], ["after requests", "pss_mb_before", 1], ["after refork", "pss_mb_reforked", 1],
-        ["after as many more", "pss_mb_after", 1], ["most more meanwhile, in workers", "peak_workers", 2],
-        ["p99 ms before", "p99_before_ms", 2], ["after to before", "p99_kept", 2], ["requests/s after to before", "rps_kept", 2],
+        ["after as many more", "pss_mb_after", 1], ["p99 ms before", "p99_before_ms", 2], ["after to before", "p99_kept", 2], ["requests/s after to before", "rps_kept", 2],
         *%w[mold master].flat_map do |from|
           [["first request of the #{from}'s, to steady", "first_from_#{from}", 2], ["mean of 100", "mean_from_#{from}", 2], ["p99", "p99_from_#{from}", 2]]
         end
@@ -86,7 +85,6 @@ module Bench
           ["requests/s to one thread", "fastrack", "rps"], ["to Puma", "puma-threads", "rps"], ["p99 to Puma", "puma-threads", "p99_ms"],
           ["PSS to Puma", "puma-threads", "pss_mb_loaded"]
         ],
-        "refork" => [["to unicorn before", "unicorn", "pss_mb_before"], ["after", "unicorn", "pss_mb_after"]],
         "profile" => [["requests/s to Puma", "puma-threads", "rps"], ["p99 to Puma", "puma-threads", "p99_ms"]],
         "memory" => [
           ["to unicorn after 2,000", "unicorn", "pss_mb_after_2000"],

@@ -39,7 +39,7 @@ module Bench
 
           - #{versions["ruby"]}; #{gems.join(", ")}
           - #{machine["cpu"]}, #{machine["cores"]} cores (shared with the load generator), #{machine["memory_gb"]} GB,
-            Linux #{machine["kernel"]}; #{machine.values_at("wrk", "nginx").compact.join(", ")}
+            Linux #{machine["kernel"]}; #{machine["nginx"]}
         TEXT
       end
 
@@ -63,7 +63,7 @@ module Bench
       # The most that any server could do.
       def alone(workload)
         most = AppAlone.most_rps(workload) or return ""
-        others = servers_named(workload, Campaign::REFERENCES)
+        others = workload["servers"].map { |server| server["name"] }.grep_v(/\Afastrack/)
         multiples = others.map { |name| ", #{number(AppAlone.most_to(workload, name), 2)} times those of #{name}" }
         "\nThe app alone takes #{number(workload["app_us"], 1)} µs of CPU time per request#{database(workload)}: on these cores, " \
           "beside the load generator, no server can answer more than #{number(most, 0)} requests/s#{multiples.join}.\n"
@@ -73,8 +73,6 @@ module Bench
         time = workload["database_us"].to_f
         time.zero? ? "" : ", and its database #{number(time, 1)}"
       end
-
-      def servers_named(workload, names) = workload["servers"].map { |server| server["name"] } & names
 
       def row(server, columns, ratios)
         failed = server["failed"].positive? ? " (#{server["failed"]} rounds failed)" : ""

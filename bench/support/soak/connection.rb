@@ -60,15 +60,14 @@ module Soak
     # The next response, interim ones left out.
     #
     # @param pause [Float] seconds before each piece is read
-    # @param head_only [Boolean] whether it answers HEAD
     # @raise [Lost]
-    def read(pause: 0, head_only: false)
+    def read(pause: 0)
       @pause = pause
       begin
         head = read_until("\r\n\r\n")
         status = head[%r{\AHTTP/1\.1 (\d{3}) }, 1].to_i
       end while (100..199).cover?(status)
-      Response.new(status, head, head_only ? "" : read_body(head))
+      Response.new(status, head, read_body(head))
     rescue EOFError, SystemCallError => e
       raise Lost.new(@bytes.empty? && head.nil? ? :unanswered : :cut, e.class.name)
     end

@@ -72,8 +72,17 @@ module Soak
     end
 
     # Whether a worker answers a request as it should.
-    def answers?
-      ask == 200
+    def answers? = ask("/") == 200
+
+    # @return [Integer, nil] the status; nil without a response
+    def ask(path)
+      connection = Connection.new(site.port)
+      connection.write("GET #{path} HTTP/1.0\r\n\r\n")
+      connection.read.status
+    rescue Connection::Lost
+      nil
+    ensure
+      connection&.close
     end
 
     # Descendants of this process that are neither the master nor a worker nor the mold.
@@ -144,16 +153,6 @@ module Soak
 
     def describe(pids)
       pids.map { |pid| "#{pid} #{Processes.title(pid)[0, 100].inspect}" }
-    end
-
-    def ask
-      connection = Connection.new(site.port)
-      connection.write("GET / HTTP/1.0\r\n\r\n")
-      connection.read.status
-    rescue Connection::Lost
-      nil
-    ensure
-      connection&.close
     end
 
     # The server's processes become children of this one when their parents end. The kernel is asked first: another process

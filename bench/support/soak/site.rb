@@ -4,6 +4,7 @@ require "fileutils"
 require "rbconfig"
 require "tmpdir"
 require_relative "../endpoint"
+require_relative "../running_server"
 
 module Soak
   # Where a server under test has its files, and the settings that the seed gives it.
@@ -20,10 +21,6 @@ module Soak
     WORKER_TIMEOUT = 3
     BOOT_TIMEOUT = 4
     GRACEFUL_TIMEOUT = 6
-
-    # Variables that would change the server's settings.
-    CLEAN = %w[PORT WEB_CONCURRENCY RACK_ENV RACK_HANDLER RAILS_ENV RUBYOPT SERVER_STARTER_PORT LISTEN_FDS NOTIFY_SOCKET]
-            .to_h { |name| [name, nil] }.freeze
 
     # @return [Integer]
     attr_reader :seed
@@ -82,7 +79,7 @@ module Soak
     end
 
     # @return [Hash{String => String, nil}]
-    def environment = CLEAN.merge("TMPDIR" => disk, "SOAK_DIR" => @dir)
+    def environment = Bench::Program::CLEAN.merge("TMPDIR" => disk, "SOAK_DIR" => @dir)
 
     # @param more [String] lines of the ConfigFile that are new
     def write_config(workers: @workers, more: "")

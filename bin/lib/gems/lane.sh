@@ -23,28 +23,22 @@ unshare -n true 2>/dev/null || unavailable "no network namespaces (unshare -n)"
 
 build() { "$ruby" -r "$repo/bin/lib/gems/platform_gem.rb" -e 'Gems::PlatformGem.new(Gems.platform(ARGV[0])).build(ARGV[1])' "$1" "$gems"; }
 
-# root_path SUITE: a change of root.sh makes new roots.
-root_path() { echo "$cache/roots/$1-$(cksum <"$repo/bin/lib/gems/root.sh" | cut -d' ' -f1)"; }
+# root_path SUITE: a change of lane-root.sh makes new roots.
+root_path() { echo "$cache/roots/$1-$(cksum <"$repo/bin/lib/lane-root.sh" | cut -d' ' -f1)"; }
 
-# make_root SUITE: a half-made root is never taken for a whole one, it gets its name last.
-make_root() {
-  local root
-  root=$(root_path "$1")
-  [ ! -d "$root" ] || return 0
-  say "making $root (its log is beside it)"
-  rm -rf --one-file-system "$root.making"
-  if ! unshare -m bash "$repo/bin/lib/gems/root.sh" "$1" "$root.making" >"$root.log" 2>&1; then
-    tail -n 20 "$root.log" >&2
-    return 1
-  fi
-  mv "$root.making" "$root"
+# make_bare SUITE ROOT: with the packages of a site that runs Sinatra, and no more.
+make_bare() {
+  local packages=(ruby bundler ruby-rack ruby-sinatra)
+  [ "$1" = bookworm ] || packages+=(ruby-rackup ruby-rack-session)
+  [ "$1" != trixie ] || packages+=(ruby3.4)
+  unshare -m bash "$repo/bin/lib/lane-root.sh" "$1" "$2" "${packages[@]}"
 }
 
 # serve SUITE GEM [RUBY]: installs the gem in a root, serves the examples, and deploys one as Heroku does. What that changes is in memory
 # and gone with the mount namespace.
 serve() {
   local gem
-  make_root "$1" || return
+  ensure_root "$(root_path "$1")" make_bare "$1"
   gem=$(echo "$gems"/rhebok-rs-*-"$2.gem")
   # shellcheck disable=SC2016 # for the shell in the namespaces
   unshare -mn bash -euc '
@@ -56,11 +50,11 @@ serve() {
     chmod 1777 "$root/tmp"
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
-    cp -R "$gem" "$repo"/bin/lib/gems/{smoke,deploy}.rb "$repo/examples/"{heroku,hello,sinatra} "$root/gems/"
+    cp -R "$gem" "$repo/bin/lib/gems/smoke.rb" "$repo/examples/"{heroku,hello,sinatra} "$root/gems/"
     run() { env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 chroot "$root" "$@"; }
     gem=/gems/${gem##*/}
     run "$ruby" /gems/smoke.rb --bare "$gem" "/gems/hello/config.ru=Fastrack serves this page" "/gems/sinatra/config.ru=served by worker"
-    [ "$ruby" != ruby ] || run ruby /gems/deploy.rb "$gem" /gems/heroku
+    [ "$ruby" != ruby ] || run ruby /gems/smoke.rb --deploy "/gems/heroku=Dyno web.1, worker" "$gem"
   ' lane "$(root_path "$1")" "$cache/mnt" "$repo" "$gem" "${3:-ruby}"
 }
 
@@ -77,7 +71,7 @@ musl_has_all() {
 platforms=(x86_64-linux-gnu aarch64-linux-gnu x86_64-linux-musl aarch64-linux-musl arm64-darwin x86_64-darwin)
 bash "$repo/bin/lib/gems/setup.sh" "${platforms[@]}" || unavailable "what it takes could not be fetched"
 rm -rf "$gems"
-mkdir -p "$gems" "$cache/mnt" "$cache/roots"
+mkdir -p "$gems" "$cache/mnt"
 for platform in "${platforms[@]}"; do check build "$platform"; done
 
 # Bookworm's RubyGems is older than 3.3.22, forky has Rack 3.2. Ruby 3.4 is in no release yet.

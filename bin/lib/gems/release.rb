@@ -66,28 +66,16 @@ module Gems
     end
 
     def try(file)
-      return puts("#{File.basename(file)}: not run, #{why_not(file)}") unless fits?(file)
+      return puts("#{File.basename(file)}: not run: it is for another system or RubyGems (bin/lib/gems/README.md)") unless fits?(file)
 
       run(RbConfig.ruby, File.join(__dir__, "smoke.rb"), file, *APPS)
-    end
-
-    def why_not(file)
-      return "that takes a Mac: its Mach-O files were looked at (docs/platforms.md)" if file.include?("-darwin")
-
-      spec = Gem::Package.new(file).spec
-      what = of_this_system?(spec) ? "it takes RubyGems #{spec.required_rubygems_version}" : "it is for another system"
-      "#{what}; bin/test --lane gems tries it"
     end
 
     # The source gem fits wherever there is a compiler.
     def fits?(file)
       spec = Gem::Package.new(file).spec
-      of_this_system?(spec) && spec.required_rubygems_version.satisfied_by?(Gem.rubygems_version)
-    end
-
-    def of_this_system?(spec)
       platform = PLATFORMS.find { |one| one.gem_names.key?(spec.original_platform.to_s) }
-      platform.nil? || platform.here?
+      (platform.nil? || platform.here?) && spec.required_rubygems_version.satisfied_by?(Gem.rubygems_version)
     end
 
     # In the format of sha256sum(1), which also checks them: sha256sum --check SHA256SUMS

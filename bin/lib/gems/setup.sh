@@ -4,15 +4,13 @@
 # zig as the linker (from PyPI), cargo-zigbuild and zopfli (from crates.io), Rust's standard library for each target (by rustup),
 # and the headers of each Ruby that Debian has packages of: for Linux those of the packages for amd64 and arm64, for macOS what
 # Ruby's configure makes of the packages' sources (half an hour, once). Of Ruby 3.2 and 4.0, which Debian has not, configure
-# makes all, of their releases (releases.sh). All but Rust's is put into ~/.cache/fastrack/gems. What is there is not fetched again.
+# makes all, of their releases. All but Rust's is put into ~/.cache/fastrack/gems. What is there is not fetched again.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
 . "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
 # shellcheck source-path=SCRIPTDIR
 . "$repo/bin/lib/gems/apt.sh"
-# shellcheck source-path=SCRIPTDIR
-. "$repo/bin/lib/gems/releases.sh"
 
 # The clang headers of newer ones are too new for the libclang of Debian bookworm, with which bindgen reads Ruby's headers.
 zig_version=0.13.0
@@ -20,6 +18,12 @@ zigbuild_version=0.20.1
 zopfli_version=0.8.3
 # Releases of Debian that may have Rubies. Others come from FASTRACK_RUBIES.
 suites=(bookworm trixie forky experimental)
+# Debian went from 3.1 to 3.3, and has no 4.0 yet: the last release, and the SHA-256 that its authors have published of the .tar.gz
+# (https://www.ruby-lang.org/en/downloads/releases/).
+released=(
+  "3.2.11 b3eeabd6636f334531db3ffdc3229eb05e524740e6c84fdc043720573cf2f8b2"
+  "4.0.6 837d299e8f7ddf2be31a229a7a7e019d354979825117989acb3b32b1a9be262a"
+)
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fastrack/gems
 mkdir -p "$cache"
@@ -97,14 +101,33 @@ make_headers() {
   done
 }
 
+# get_release VERSION SHA256 ARCHIVE: from the folder that FASTRACK_RUBY_SOURCE names, else from where Ruby's authors put it. Setup goes on
+# without a release that it cannot have, and says so.
+get_release() {
+  local version=$1 published=$2 archive=$3
+  [ ! -e "$archive" ] || return 0
+  mkdir -p "$cache/releases"
+  if [ -n "${FASTRACK_RUBY_SOURCE:-}" ]; then
+    cp "$FASTRACK_RUBY_SOURCE/ruby-$version.tar.gz" "$archive.new"
+  else
+    say "Ruby $version from cache.ruby-lang.org"
+    curl --fail --silent --show-error --location --connect-timeout 10 --speed-time 30 --speed-limit 1000 --retry 2 --output "$archive.new" \
+      "https://cache.ruby-lang.org/pub/ruby/${version%.*}/ruby-$version.tar.gz" >&2
+  fi || { say "no source of Ruby $version: without it"; return 1; }
+  sha256sum --check --status <<<"$published  $archive.new" || { say "ruby-$version.tar.gz is not as its authors have published it"; return 1; }
+  mv "$archive.new" "$archive"
+}
+
 # For all platforms, of the Rubies that Debian has neither packages nor sources of.
 get_released_headers() {
-  local series platforms
+  local one version published archive platforms
   debian_here || return 0
   platforms=$(printf '%s\n' "${@:-x86_64-linux aarch64-linux arm64-darwin x86_64-darwin}" | tr ' ' '\n' | sed 's/-linux-.*/-linux/' | sort -u | xargs)
-  for series in "${released[@]}"; do
+  for one in "${released[@]}"; do
+    read -r version published <<<"$one"
+    archive=$cache/releases/ruby${version%.*}_$version.tar.gz
     # shellcheck disable=SC2086
-    ! get_release "$series" || make_headers "$(release "$series")" $platforms
+    ! get_release "$version" "$published" "$archive" || make_headers "$archive" $platforms
   done
 }
 

@@ -37,11 +37,6 @@ module Gems
       undefined.grep_v(RUBY)
     end
 
-    # @return [Array<String>] what Ruby has to define
-    def needed_of_ruby
-      undefined.grep(RUBY)
-    end
-
     # @return [Array<String>]
     def defined
       symbols.reject { |_, section, _| section == "UND" }.map(&:last)

@@ -5,8 +5,8 @@
 //!
 //! # Layers
 //!
-//! Bottom first. A layer imports only from itself and from layers above it in this list; `bin/lib/layers.rb` has the
-//! same order and checks each import.
+//! Bottom first. A layer imports only from itself and from layers above it in this list; `bin/lib/checks.rb` refuses
+//! circles.
 //!
 //! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `scoreboard`: memory shared with
 //!    the master

@@ -1,4 +1,0 @@
-# frozen_string_literal: true
-
-class Item < ActiveRecord::Base
-end
