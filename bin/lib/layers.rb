@@ -16,6 +16,7 @@ ORDER = {
     chunk_extension framing limits target
     chunked
     app_chunks head response
+    forwarded
     error_response
   MODULES
   "crates/sys" => <<~MODULES,
@@ -50,6 +51,17 @@ ORDER = {
     socket_file
     monitor
   MODULES
+  "crates/proxy" => <<~MODULES,
+    fields local proxy_protocol ranges settings stats tls
+    control
+    compress connection
+    files
+    body
+    upstream
+    handler
+    server
+    run
+  MODULES
   "ext/fastrack" => <<~MODULES
     ruby
     env
@@ -64,6 +76,9 @@ TESTS = /^#\[cfg\((?:all\()?test\b[^\n]*\n(?:#\[path[^\n]*\n)?mod \w+ ?\{.*\z|^#
 
 # @return [Hash{String => String}] the module that each name of lib.rs comes from
 def exported(source)
+  # A program has a main.rs, and exports nothing.
+  return {} unless File.exist?("#{source}/lib.rs")
+
   uses = File.read("#{source}/lib.rs").scan(/^pub use (\w+)::(?:\w+::)*(?:\{([^}]*)\}|(\w+));/m)
   uses.flat_map { |from, several, one| (several || one).scan(/\w+/).map { |name| [name, from] } }.to_h
 end
@@ -86,7 +101,7 @@ ORDER.each do |crate, order|
   imports = Hash.new { |hash, name| hash[name] = [] }
   Dir["#{source}/**/*.rs"].sort.each do |file|
     words = file.delete_prefix("#{source}/").delete_suffix(".rs").split("/") - ["mod"]
-    next if words == ["lib"] || words.include?("tests")
+    next if [["lib"], ["main"]].include?(words) || words.include?("tests")
 
     own = words.first
     heights[own] or problems << "#{file}: #{own} is in no layer of bin/lib/layers.rb"

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../proxy"
 require_relative "inherited"
 
 module Fastrack
@@ -18,6 +19,8 @@ module Fastrack
       inherited = InheritedListeners.take_over
       @supervised = inherited.supervised?
       @all = @supervised ? inherited.take_all : open(configuration, inherited)
+      @all.concat(open_inner(configuration)) if @supervised && @all.none? { |listener| Proxy.inner?(listener) }
+      Proxy.assign(@all, configuration)
     ensure
       @former = inherited ? inherited.close_rest : []
     end
@@ -34,8 +37,9 @@ module Fastrack
     # @raise [ListenError] then, as when the block raises, nothing has changed
     def change(before, after)
       opened = []
-      if supervised? || before.listen_values == after.listen_values
+      if supervised? || (before.listen_values == after.listen_values && before.proxy? == after.proxy?)
         yield
+        Proxy.assign(@all, after)
         return []
       end
       kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
@@ -44,6 +48,7 @@ module Fastrack
       added.each { |address| opened.concat(address.open) }
       yield
       replace(removed, opened)
+      Proxy.assign(@all, after)
       announce(opened, urls: after.development?)
       removed
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
@@ -53,6 +58,7 @@ module Fastrack
 
     # Logs a line for each address. A host name may have several listeners.
     def announce(listeners = @all, urls:)
+      listeners = listeners.reject { |listener| listener.role == :inner }
       listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
       listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") } if urls
     end
@@ -64,6 +70,8 @@ module Fastrack
     end
 
     private
+
+    def open_inner(configuration) = configuration.proxy? ? Proxy.inner_address(configuration).open : []
 
     def open(configuration, inherited)
       opened = []
