@@ -36,7 +36,7 @@ Gem::Specification.new do |spec|
   spec.require_paths = ["lib"]
   spec.bindir = "exe"
   spec.executables = ["fastrack"]
-  spec.extensions = ["ext/fastrack/extconf.rb"]
+  spec.extensions = ["ext/fastrack/extconf.rb", "ext/proxy/extconf.rb"]
 
   # The rackup command of Rack 3 is a gem of its own, and only those who use it need it.
   spec.add_dependency "rack", ">= 2.2", "< 4"

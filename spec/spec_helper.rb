@@ -5,7 +5,7 @@
 # What needs no library and no app of its own; the rest is required where it is used.
 %w[
   eventually process_table http_response server rackups portable client_loop http_helpers kept_helpers reexec_helpers free_port
-  command_folder hanging_app hostile in_process monitor_helpers threads_app http_strace http_nginx memory_cgroup app_requirements
+  command_folder edge hanging_app hostile in_process monitor_helpers threads_app http_strace http_nginx memory_cgroup app_requirements
 ].each { |name| require_relative "support/#{name}" }
 
 RSpec.configure do |config|

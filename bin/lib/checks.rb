@@ -53,11 +53,12 @@ end
 # @param source [String] a crate's folder
 # @return [Hash{String => Array<String>}] the modules that each module names by a path that begins with `crate::`, or with a `super::` that leads there
 def imports(source)
-  uses = File.read("#{source}/lib.rs").scan(/^pub use (\w+)::(?:\w+::)*(?:\{([^}]*)\}|(\w+));/m)
+  # A program has no lib.rs, and exports nothing.
+  uses = Dir["#{source}/lib.rs"].map { |file| File.read(file) }.join.scan(/^pub use (\w+)::(?:\w+::)*(?:\{([^}]*)\}|(\w+));/m)
   exports = uses.flat_map { |from, several, one| (several || one).scan(/\w+/).map { |name| [name, from] } }.to_h
   found = Dir["#{source}/**/*.rs"].sort.each_with_object(Hash.new { |hash, name| hash[name] = [] }) do |file, all|
     words = file.delete_prefix("#{source}/").delete_suffix(".rs").split("/") - ["mod"]
-    next if words == ["lib"] || words.include?("tests")
+    next if [["lib"], ["main"]].include?(words) || words.include?("tests")
 
     text = File.read(file).sub(TESTS, "").gsub(%r{//[^\n]*}, "")
     text.scan(/\bcrate::\{/) { abort "#{file}: one `use` for each module, not crate::{...}" }

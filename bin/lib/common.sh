@@ -13,7 +13,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # shellcheck disable=SC2034
 ruby_facts() {
   local facts
-  ruby_version='' ruby_api='' ruby_program='' ruby_fits='' ruby_headers='' platform='' build_key='' dlext=''
+  ruby_version='' ruby_api='' ruby_program='' ruby_fits='' ruby_headers='' platform='' system='' build_key='' dlext=''
   libclang='' cargo='' missing_gems=''
   facts=$("$ruby" "$repo/bin/lib/facts.rb" "$@") || die "cannot run $ruby"
   eval "$facts"

@@ -23,7 +23,7 @@ module Facts
       ruby_version: RUBY_VERSION, ruby_api: RUBY_VERSION[/\A\d+\.\d+/], ruby_program: RbConfig.ruby,
       ruby_fits: Gem::Version.new(RUBY_VERSION) >= Gem::Version.new("3.1"),
       ruby_headers: File.exist?(File.join(RbConfig::CONFIG["rubyhdrdir"], "ruby.h")),
-      platform: platform, build_key: build_key,
+      platform: platform, system: system_name, build_key: build_key,
       dlext: RbConfig::CONFIG["DLEXT"],
       libclang: ENV.key?("LIBCLANG_PATH") || Toolchain.libclang_installed?,
       cargo: Toolchain.find_cargo,
@@ -34,9 +34,13 @@ module Facts
   # Names what a binary is for, features included. The system's release is a part of it: one checkout may be seen by several (a lane's root,
   # a container), and a binary of the newer one need not load in the older.
   def platform
+    [RUBY_VERSION, system_name, *Toolchain.features].join("-")
+  end
+
+  # The part of it that is not Ruby's.
+  def system_name
     release = File.exist?("/etc/os-release") ? File.read("/etc/os-release") : ""
-    [RUBY_VERSION, RUBY_PLATFORM, release[/^ID="?([^"\n]+)/, 1], release[/^VERSION_ID="?([^"\n]+)/, 1],
-     *Toolchain.features].compact.join("-")
+    [RUBY_PLATFORM, release[/^ID="?([^"\n]+)/, 1], release[/^VERSION_ID="?([^"\n]+)/, 1]].compact.join("-")
   end
 
   # Changes when the extension has to be compiled again: times would not do, a checkout sets them as it likes.

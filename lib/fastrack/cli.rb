@@ -9,6 +9,7 @@ require_relative "configuration/app_environment"
 require_relative "error"
 require_relative "launcher"
 require_relative "master/process_setup"
+require_relative "proxy"
 require_relative "rack/temporary_folder"
 require_relative "text"
 require_relative "upgrade/masters"
@@ -100,9 +101,15 @@ module Fastrack
       ProcessSetup.new(configuration).apply
       puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.join(", ")}"
       require_relative "native"
+      check_proxy(configuration) if configuration.proxy?
       load_app(app, configuration)
       puts "app: loaded"
       [*configuration.startup_hints, *ProcessSetup.shortage, *TemporaryFolder.shortage].each { |line| puts line }
+    end
+
+    def check_proxy(configuration)
+      warnings = Proxy.check(configuration)
+      puts "proxy: #{warnings.empty? ? "its files are right" : warnings.join("; ")}"
     end
 
     def load_app(app, configuration)

@@ -228,7 +228,7 @@ module Fastrack
     def take_seat(app)
       @app = app
       @loaded = false
-      @seat.settle
+      @seat.settle(@configuration)
       @listener_set = @seat
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       @background = @seat.background?

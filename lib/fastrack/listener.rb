@@ -13,6 +13,8 @@ module Fastrack
     attr_reader :server_name
     # @return [String, nil] SERVER_PORT
     attr_reader :server_port
+    # @return [:edge, :inner, nil] :edge: the proxy accepts its clients; :inner: its only client is the proxy; nil: workers accept its clients
+    attr_accessor :role
     # @return [Integer] the socket's inode: equal in all processes that have the socket, and known after the close
     attr_reader :identity
 

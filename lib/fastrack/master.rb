@@ -14,6 +14,7 @@ require_relative "process/last_words"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
 require_relative "process/signal_queue"
+require_relative "proxy"
 require_relative "repeats"
 require_relative "upgrade"
 require_relative "worker/control_channel"
@@ -73,6 +74,7 @@ module Fastrack
       @on_terminal = ProcessSetup.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
       yield
+      proxy&.start
       memory_supervisor.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
@@ -126,8 +128,11 @@ module Fastrack
     # Objects with descriptors that a forked process must not keep.
     def descriptors
       [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @launcher.pid_file, @launcher.waiting,
-       @monitor].compact
+       @monitor, *@proxy&.descriptors].compact
     end
+
+    # @return [Proxy::Supervisor, nil] nil until an option asks for the proxy
+    def proxy = @proxy ||= (Proxy.supervisor(@launcher) if configuration.proxy?)
 
     # Tells the monitor the current state. The monitor answers clients also while this process is busy.
     def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
@@ -152,6 +157,7 @@ module Fastrack
       @workers.detach
       @upgrade&.close
       @monitor&.close
+      @proxy&.close
       Log.repeats = nil
       ForkGuard.shared = []
       ForkGuard.uninstall
@@ -182,20 +188,21 @@ module Fastrack
 
     def step(now)
       shut_down(Shutdown::Graceful, @stop_reason, again: @restart) if draining? && now >= @shutdown.due_at
-      [@upgrade, *@periodic].each { |one| one&.step(now) }
+      [@upgrade, @proxy, *@periodic].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain(now)
       @worker_timeout.step(now, configuration)
     end
 
     # @return [Array<IO, ControlChannel>] the readable ones
     def wait
-      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels], seconds_until_due)
+      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels, *@proxy&.readers], seconds_until_due)
     end
 
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @proxy, @worker_timeout, @shutdown, *@periodic,
+             *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -286,6 +293,7 @@ module Fastrack
     def shut_down(kind, reason, cancel: nil, again: false)
       @restart = again
       @upgrade&.cancel(cancel) if cancel
+      kind = @proxy.before_shutdown(kind, @shutdown) if @proxy
       return unless @shutdown.nil? || @shutdown.slower_than?(kind)
 
       notify_stopping unless @shutdown
@@ -323,7 +331,9 @@ module Fastrack
     def reconfigure
       auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
       yield
+      Proxy.assign(@launcher.listeners, configuration)
       move_monitor unless configuration.control&.to_a == endpoints
+      proxy&.reload
       resize_as_configured(learned: auto && configuration.auto_workers?)
     end
 

@@ -12,7 +12,7 @@ RSpec.describe "The fastrack command", once: "options and their defaults are the
 
   { %w[--wrong] => "invalid option: --wrong", %w[-w many] => "-w must be a whole number, 1 or more; got \"many\"",
     %w[-b app] => "-b must be a port, host:port, [IPv6]:port or a path; got \"app\"",
-    %w[-b ssl://a:1] => "-b must be without TLS; terminate that in a proxy in front; got \"ssl://a:1\"",
+    %w[-b ssl://a:1?cert=b] => "-b needs a key for each cert: ssl://0.0.0.0:443?cert=a.pem&key=a.key; got \"ssl://a:1?cert=b\"",
     %w[-O MaxWorker=1] => "unknown option MaxWorker; did you mean MaxWorkers?",
     %w[-O MaxWorkers] => "-O MaxWorkers must be a whole number, 1 or more; no value was given",
     %w[a.ru b.ru] => "only one app: b.ru is not expected", %w[no.ru] => "there is no no.ru",

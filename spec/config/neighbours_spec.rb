@@ -32,7 +32,7 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
   it "say what is not here, and are refused with their line, as in a puma.rb" do
     configure("workers 2\ndebug")
     expect(@said.string).to match(%r{\Afastrack: ConfigFile \S+/config/fastrack\.rb:2: debug has no effect})
-    { "\nssl_bind 'a'" => /fastrack\.rb:2: ssl_bind is not for this server/, "workers 'x'" => /fastrack\.rb:1: workers must be a whole number/,
+    { "\nssl_bind 'a', 1, cert: 'b'" => /fastrack\.rb:2: ssl_bind needs a key for each cert/, "workers 'x'" => /fastrack\.rb:1: workers must be a whole number/,
       "after_fork { }\non_worker_boot { }" => /fastrack\.rb:1: after_fork and Puma's word for that hook cannot both be there/,
       "worker 3" => /unknown word worker\b/ }.each do |text, message|
       expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, message)

@@ -109,11 +109,13 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
   # Files that would serve something else than they say.
   {
     "app { |env| [200, {}, []] }" => /app is not for this server: put the app into config\.ru/,
-    "ssl_bind '127.0.0.1', '9292', cert: 'a', key: 'b'" => /TLS is for a proxy in front/,
-    "bind 'ssl://127.0.0.1:9292?key=a&cert=b'" => /TLS is for a proxy in front/,
+    "ssl_bind '127.0.0.1', '9292', cert: 'a'" => /ssl_bind needs a key for each cert/,
+    "bind 'ssl://127.0.0.1:9292?key=a'" => /bind needs a key for each cert/,
+    "bind 'tcp://127.0.0.1:9292?key=a'" => /bind has key without ssl:/,
+    "ssl_bind '127.0.0.1', '9292', cert: 'a', key: 'b', verify_mode: 'peer'" => /ssl_bind verify_mode must be none/,
     "tcp_mode!" => /only HTTP/, "tcp_mode" => /only HTTP/,
     "allow_underscore_headers false" => /have the proxy drop them/,
-    "set_remote_address proxy_protocol: :v1" => /the PROXY protocol is not spoken/,
+    "set_remote_address 1" => /set_remote_address must be/,
     "supported_http_methods 'GET'" => /must be :any or a list/,
     "plugin :no_such" => /plugin :no_such cannot be loaded: .*; is its gem in the Gemfile\?/,
     "threads 5, 2" => /threads needs a maximum/, "threads 'many'" => /threads must be a whole number.*got many/,
@@ -163,8 +165,8 @@ RSpec.describe "The words of a puma.rb", once: "a file of words" do
               "tcp://127.0.0.1" => "127.0.0.1:3000", "127.0.0.1:4001" => "127.0.0.1:4001", "[::1]:4001" => "[::1]:4001", "::1" => "[::1]:3000" }
     hosts = found.keys.to_h { |host| [host, configure("port 3000", { **rails, Host: host }).addresses.join(" ")] }
     expect(hosts).to eq(found)
-    expect { configure("port 3000", { **rails, Host: "ssl://127.0.0.1" }) }
-      .to raise_error(Fastrack::ConfigurationError, 'option Host must be without TLS; terminate that in a proxy in front; got "ssl://127.0.0.1"')
+    tls = configure("port 3000", { **rails, Host: "ssl://127.0.0.1:4001" }).addresses.first
+    expect([tls.to_s, tls.tls?, tls.certificates]).to eq(["127.0.0.1:4001", true, []])
   end
 
   it "files are Puma's by their name" do

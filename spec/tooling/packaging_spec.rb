@@ -62,7 +62,8 @@ RSpec.describe "packaging" do
   # A platform's gem with these compiled files.
   def packer(platform, *apis)
     file = Struct.new(:api, :path)
-    Gems::PlatformGem.new(platform, native_files: apis.map { |one| file.new(one, compiled) })
+    program = Struct.new(:path, :feature).new(compiled, "lib/fastrack/fastrack-proxy")
+    Gems::PlatformGem.new(platform, native_files: apis.map { |one| file.new(one, compiled) }, program: program)
   end
 
   it "builds a gem with all that compiling it takes and its pages show, and nothing that was compiled", once: "what is in the gem" do
@@ -72,7 +73,7 @@ RSpec.describe "packaging" do
     expect(spec.required_ruby_version).to be_satisfied_by(Gem::Version.new("3.1.0"))
     expect(spec.runtime_dependencies.map { |one| [one.name, one.requirement] }).to eq([["rack", Gem::Requirement.new(">= 2.2", "< 4")]])
     expect(spec.files).to include("Cargo.toml", "Cargo.lock", "LICENSE", "ext/fastrack/extconf.rb", "ext/fastrack/build/toolchain.rb",
-                                  "ext/fastrack/build/fallback.rb", "ext/fastrack/src/lib.rs", "crates/http/src/lib.rs", "crates/sys/src/lib.rs",
+                                  "ext/fastrack/build/fallback.rb", "ext/proxy/extconf.rb", "crates/proxy/src/main.rs", "ext/fastrack/src/lib.rs", "crates/http/src/lib.rs", "crates/sys/src/lib.rs",
                                   "crates/engine/src/lib.rs", "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack")
     expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/|\Acrates/[^/]+/(?:tests|examples|fuzz)/})).to be_empty
     expect(spec.files).to include(*File.read("README.md").scan(/\]\(((?:docs|examples)\/[^)#]+)/).flatten.uniq)

@@ -41,7 +41,7 @@ module Gems
 
       system(environment, *command, chdir: ROOT) || raise("#{command.shelljoin} failed for Ruby #{api} on #{@platform.name}")
       FileUtils.mkdir_p(File.dirname(path))
-      FileUtils.install(File.join(TARGET, @platform.rust_target, "release", @platform.library), path, mode: 0o755)
+      FileUtils.install(File.join(TARGET, @platform.rust_target, made), path, mode: 0o755)
       File.write(note, key)
       path
     end
@@ -50,6 +50,11 @@ module Gems
 
     def command
       [*cargo, "--release", "--locked", "--lib", "-p", "fastrack", "--target-dir", TARGET]
+    end
+
+    # Where cargo puts it, below the target's folder.
+    def made
+      "release/#{@platform.library}"
     end
 
     # A checksum of its sources is beside the file.
@@ -94,6 +99,40 @@ module Gems
 
     def cargo_home
       ENV.fetch("CARGO_HOME") { File.join(Dir.home, ".cargo") }
+    end
+  end
+
+  # Compiles the proxy's program for one platform. It knows no Ruby.
+  class ProgramFile < NativeFile
+    # Of the headers there is only an empty environment.
+    NO_HEADERS = Struct.new(:environment).new({}.freeze)
+
+    def initialize(platform)
+      super(platform, NO_HEADERS)
+    end
+
+    def path
+      File.join(TARGET, "native", @platform.name, "fastrack-proxy")
+    end
+
+    # @return [String] where it is in a gem
+    def feature
+      "lib/fastrack/fastrack-proxy"
+    end
+
+    private
+
+    def command
+      [*cargo, "--profile", "proxy", "--locked", "-p", "fastrack-proxy", "--target-dir", TARGET]
+    end
+
+    def made
+      "proxy/fastrack-proxy"
+    end
+
+    # It brings its own libc for musl, and asks Ruby for no symbols.
+    def rust_flags
+      ["--remap-path-prefix=#{ROOT}=fastrack", "--remap-path-prefix=#{cargo_home}=cargo"]
     end
   end
 

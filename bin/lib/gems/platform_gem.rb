@@ -19,7 +19,7 @@ module Gems
     RUBIES = %w[3.1 3.2 3.3 3.4 4.0].freeze
 
     # Bytes, for all Rubies of a platform.
-    SIZE_LIMIT = 4_000_000
+    SIZE_LIMIT = 5_500_000
 
     # Builds the gems that this machine can build, and names the others.
     #
@@ -43,9 +43,11 @@ module Gems
     end
 
     # @param native_files [Array] what responds to `api` and `path`; by default one for each Ruby whose headers are here
-    def initialize(platform, native_files: NativeFile.of(platform))
+    # @param program what responds to `build`, `path` and `feature`: the proxy's
+    def initialize(platform, native_files: NativeFile.of(platform), program: ProgramFile.new(platform))
       @platform = platform
       @native_files = native_files
+      @program = program
     end
 
     attr_reader :native_files
@@ -68,6 +70,7 @@ module Gems
       raise "#{@platform.name}: no Ruby's headers for it are here; see bin/lib/gems/README.md" if native_files.empty?
 
       native_files.each { |file| check(file.build) }
+      @program.build
       specifications.map { |specification| within_limits(pack(specification, folder)) }
     end
 
@@ -78,7 +81,7 @@ module Gems
           # By its parts: an old RubyGems drops the libc from a name that it reads.
           spec.platform = Gem::Platform.new(name.split("-").values_at(0, 1, 2))
           spec.extensions = []
-          spec.files += native_files.map { |file| feature(file) }
+          spec.files += [*native_files.map { |file| feature(file) }, @program.feature]
           spec.required_ruby_version = [">= #{native_files.first.api}", "< #{after(native_files.last.api)}.dev"]
           spec.required_rubygems_version = rubygems
         end
@@ -119,7 +122,7 @@ module Gems
     end
 
     def copy(file, stage)
-      native = native_files.find { |one| feature(one) == file }
+      native = @program.feature == file ? @program : native_files.find { |one| feature(one) == file }
       FileUtils.mkdir_p(File.dirname(File.join(stage, file)))
       FileUtils.cp(native ? native.path : File.join(ROOT, file), File.join(stage, file), preserve: true)
     end

@@ -61,6 +61,8 @@ pub struct Settings {
     pub decode_path: bool,
     /// The ids of the listeners in the shared queue, followed by the ids of closed listeners with open connections.
     pub listeners: Vec<u64>,
+    /// The index of the listener whose clients are the server's own proxy: there a field of the request tells of its client.
+    pub proxy_listener: Option<usize>,
     /// The access log; None is no log.
     pub access_log: Option<AccessLogSettings>,
     /// Time limits and scoreboard of requests.
@@ -86,6 +88,7 @@ impl Default for Settings {
             tmpdir: std::env::temp_dir(),
             decode_path: false,
             listeners: Vec::new(),
+            proxy_listener: None,
             access_log: None,
             requests: RequestSettings::default(),
         }

@@ -2,6 +2,7 @@
 
 mod body_source;
 mod build;
+mod forwarded;
 mod headers;
 mod input;
 mod leading_values;

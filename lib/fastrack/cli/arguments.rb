@@ -128,8 +128,8 @@ module Fastrack
     def overrides(host)
       addresses = [*@settings[:Listen], *@addresses]
       addresses << Address.new(path: @settings[:Path]) if @settings.key?(:Path)
-      if @settings.key?(:Host) || @settings.key?(:Port)
-        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, Option::DEFAULTS[:Port]))
+      if @settings.key?(:Host) || @settings.key?(:Port) || (@tls && addresses.none?)
+        addresses << Address.new(host: @settings.fetch(:Host, host), port: @settings.fetch(:Port, Option::DEFAULTS[:Port]), tls: @tls || false)
       end
       rest = @settings.except(:Listen, :Host, :Port, :Path)
       addresses.empty? ? rest : rest.merge(Listen: addresses.freeze)
@@ -175,6 +175,7 @@ module Fastrack
       end
       option(options, :Host, "-o", "--host HOST", "address to listen on")
       option(options, :Port, "-p", "--port PORT", "port to listen on (default: 9292)")
+      options.on("--tls", "speak TLS there, with a certificate of this machine's own") { @tls = true }
       # Comes before --config, because the parser would take it for the opposite of --config.
       options.on("--no-config", "read no configuration file") { @no_config = true }
     end

@@ -151,7 +151,7 @@ module Fastrack
                            "write request_timeout, for the app, or client_timeout, for clients")
     end
 
-    (Option::BY_WORD.keys - %i[config_file listen user]).each do |word|
+    (Option::BY_WORD.keys - %i[config_file listen user cache_control]).each do |word|
       option = Option::BY_WORD[word]
       if option.hook?
         define_method(word) { |callable = nil, &block| __set__(option, callable || block || true, word) }
@@ -189,6 +189,23 @@ module Fastrack
     # @param min [Integer, String, nil]
     # @param max [Integer, String, nil]
     def threads(min = true, max = min) = __set__(Option::BY_NAME[:MaxThreads], max, :max_threads)
+
+    # As in Puma: also ssl://, with parameters.
+    #
+    # @param place see Address
+    def bind(place)
+      return method_missing(:bind, place) unless Address::TLS.match?(place.to_s)
+
+      listen(place)
+    end
+
+    # @param pattern [String] of paths
+    # @param value [String] the Cache-Control of these files
+    def cache_control(pattern, value = nil)
+      option = Option::BY_NAME[:CacheControl]
+      rules = option.coerce(value ? [[pattern, value]] : pattern, "cache_control")
+      __store__(:cache_control, [*@__words__[:cache_control]&.value, *rules].freeze)
+    end
 
     # @param name [String, nil]
     # @param group [String, nil]

@@ -87,6 +87,9 @@ module Fastrack
       # Largest number where no other limit is set, also for bytes. Sums of such numbers fit into 64 bits.
       LARGEST = 1_000_000_000_000_000
 
+      # Networks whose addresses nobody on the internet has: RFC 1122 §3.2.1.3, RFC 1918, RFC 4193.
+      PRIVATE_NETWORKS = %w[127.0.0.0/8 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 ::1/128 fc00::/7].freeze
+
       # Some 30 years.
       MOST_SECONDS = 1_000_000_000
 
@@ -186,6 +189,34 @@ module Fastrack
         raise ArgumentError, e.message.start_with?("must be") ? e.message : "must be a path; #{Text.utf8(e.message)}"
       end
 
+      # @param value [String, Array<String>] several with commas
+      # @return [Array<String>] frozen
+      def paths(value) = (value.is_a?(String) ? value.split(",") : Array(value)).map { |one| path(one) }.freeze
+
+      # @param value [String, Array<String>] several with commas: 10.0.0.0/8, 192.0.2.1; private: the networks of RFC 1918 and this machine
+      # @return [Array<String>] frozen
+      def networks(value)
+        list = (value.is_a?(String) ? value.split(",") : Array(value)).map { |one| one.to_s.strip }
+        list.flat_map { |one| one == "private" ? PRIVATE_NETWORKS : [network(one)] }.freeze
+      end
+
+      def network(text)
+        address, length = text.split("/", 2)
+        ip = ip_address(address)
+        bits = ip&.ipv6? ? 128 : 32
+        fits = ip && !text.end_with?("/") && (length.nil? || (length.match?(/\A\d{1,3}\z/) && length.to_i <= bits))
+        must(Text.utf8(text), fits, "networks, such as 10.0.0.0/8, or private").dup.freeze
+      end
+
+      # @param value [Array, String] pairs of a pattern and a value; or one pair with a space between them
+      # @return [Array<Array(String, String)>] frozen
+      def cache_rules(value)
+        pairs = value.is_a?(String) ? [value.split(/[ ,=]+/, 2)] : value
+        fits = pairs.is_a?(Array) && pairs.all? { |pair| pair.is_a?(Array) && pair.size == 2 && pair.all?(String) && pair.last.match?(/\A[\x21-\x7e]+(?: [\x21-\x7e]+)*\z/) }
+        must(pairs, fits, "a pattern of paths and a Cache-Control, such as \"/assets/* public, max-age=31536000, immutable\"")
+          .map { |pair| pair.map { |text| Text.utf8(text).dup.freeze } }.freeze
+      end
+
       # @return [String, false] frozen; false for none
       def path_or_none(value) = /\A(?:none|no|false|off)\z/i.match?(value.to_s) ? false : path(value)
 
@@ -233,7 +264,7 @@ module Fastrack
 
       # @return [Logger] the value itself
       def logger(value) = must(value, %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }, "a Logger")
-      private_class_method :to_seconds, :at_most, :must
+      private_class_method :to_seconds, :at_most, :must, :network
     end
   end
 end

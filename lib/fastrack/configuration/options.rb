@@ -2,6 +2,7 @@
 
 require "socket"
 require_relative "../listener/address"
+require_relative "../proxy"
 require_relative "option"
 
 module Fastrack
@@ -89,7 +90,16 @@ module Fastrack
       new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :memory),
       new(:MaxMemory, :max_memory, nil, "memory of all processes, beyond which the largest worker is replaced (0: no limit)", :memory, 0),
       new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),
-      new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable)
+      new(:LowlevelErrorHandler, :lowlevel_error_handler, nil, "makes the response when the app raises", :callable),
+      new(:PublicFiles, :public_files, nil, "folder whose files are answered without the app", :path),
+      new(:CacheControl, :cache_control, nil, "a pattern of paths of files, and their Cache-Control", :cache_rules),
+      new(:SendfileRoot, :sendfile_root, nil, "folder of the files that the app may name in X-Sendfile", :path),
+      new(:Compress, :compress, nil, "compress the app's responses (default: if there is a proxy)", :boolean),
+      new(:ForceSSL, :force_ssl, false, "redirect from ports without TLS to the one with TLS", :boolean),
+      new(:H2C, :h2c, false, "let clients without TLS speak HTTP/2", :boolean),
+      new(:TrustedProxies, :trusted_proxies, nil, "networks whose X-Forwarded-For names the client, such as 10.0.0.0/8 or private", :networks),
+      new(:ProxyUser, :proxy_user, nil, "user, or user:group, that the proxy runs as (default: User)", :user_group),
+      new(:ProxyThreads, :proxy_threads, nil, "threads of the proxy (default: one for each CPU, at most 4)", :integer, 1..64)
     ].freeze
 
     # Rhebok's names.
@@ -116,7 +126,13 @@ module Fastrack
       # @return [Array<Address>] where to listen
       def addresses
         given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
-        given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
+        given = given.map { |address| address.with_defaults(backlog: backlog, reuseport: reuseport) }
+        proxy? ? [*given, Proxy.inner_address(self)] : given
+      end
+
+      # @return [Boolean] whether a proxy faces the clients of all ports: see Proxy
+      def proxy?
+        compress || h2c || [public_files, sendfile_root].any? || Array(listen).any? { |one| one.tls? || one.proxy_protocol? }
       end
     end
 

@@ -12,15 +12,16 @@ module Fastrack
   #
   #     8080   "8080"   "*:8080"   "10.0.0.5:8080"   "[::1]:8080"   "tcp://localhost:8080"
   #     "/run/app.sock"   "~/app.sock"   "./app.sock"   "unix:///run/app.sock"   "unix:///run/app.sock?umask=0111"
+  #     "ssl://0.0.0.0:443?cert=a.pem&key=a.key"   "ssl://localhost:3000", with a certificate of this machine's own
   class Address
-    PORT = /\A(?:(?:tcp|http):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
+    PORT = /\A(?:(?:tcp|http|ssl|https):\/\/)?(?:(?<host>\[[\w:.%]+\]|[^\[\]:\/]*):)?(?<port>\d+)\/?\z/.freeze
     PATH = /\A(?:unix:(?:\/\/)?+(?<path>[^@\/].*|\/+[^\/].*)|(?<path>[^:]*\/.*|[^:]+\.sock))\z/.freeze
     IN_HOME = /\A(?<path>~.*)\z/.freeze
     TLS = /\A(?:ssl|https):\/\//.freeze
     ABSTRACT = /\Aunix:(?:\/\/)?@/.freeze
 
     # Puma's form of settings. Without a scheme a question mark is a part of the path.
-    QUERY = /\A(?<place>(?:unix|tcp|http):[^?]*)\?(?<settings>.*)\z/.freeze
+    QUERY = /\A(?<place>(?:unix|tcp|http|ssl|https):[^?]*)\?(?<settings>.*)\z/.freeze
 
     FORMS = "a port, host:port, [IPv6]:port or a path"
 
@@ -29,8 +30,13 @@ module Fastrack
     SETTINGS = {
       backlog: [:integer, 1..2_147_483_647], reuseport: [:boolean], tcp_nodelay: [:boolean], tcp_defer_accept: [:integer, 0..2_147_483_647],
       ipv6only: [:boolean], rcvbuf: [:integer, 1..2_147_483_647], sndbuf: [:integer, 1..2_147_483_647], mode: [:mode], umask: [:mode],
-      tries: [:integer, -1..], delay: [:seconds_or_zero], tcp_nopush: nil, accept_filter: nil
+      tries: [:integer, -1..], delay: [:seconds_or_zero], tcp_nopush: nil, accept_filter: nil,
+      cert: [:paths], key: [:paths], proxy_protocol: [:boolean], verify_mode: [:choice, "none"],
+      no_tlsv1: nil, no_tlsv1_1: nil, ssl_cipher_filter: nil, ssl_ciphersuites: nil, verification_flags: nil
     }.freeze
+
+    # Settings of an address with TLS only.
+    OF_TLS = %i[cert key].freeze
 
     SPELLINGS = { reuse_port: :reuseport, so_reuseport: :reuseport, low_latency: :tcp_nodelay }.freeze
 
@@ -41,7 +47,6 @@ module Fastrack
       # @raise [ArgumentError] with the expected form
       def parse(place, settings = {})
         text = (place.respond_to?(:to_path) ? place.to_path : place.to_s).b
-        raise ArgumentError, "must be without TLS; terminate that in a proxy in front" if TLS.match?(text)
         raise ArgumentError, "must name a file: abstract sockets have none, which nginx takes" if ABSTRACT.match?(text)
 
         if (match = QUERY.match(text))
@@ -50,7 +55,7 @@ module Fastrack
         end
         if (match = PORT.match(text))
           host = Text.utf8(match[:host].to_s.sub(/\A\*?\z/, "0.0.0.0"))
-          new(host: host, port: Option::Types.integer(match[:port], 0..65_535), **typed(settings))
+          new(host: host, port: Option::Types.integer(match[:port], 0..65_535), tls: TLS.match?(text), **typed(settings))
         elsif (match = PATH.match(text) || IN_HOME.match(text))
           new(path: Option::Types.text(match[:path]), **typed(settings))
         else
@@ -88,13 +93,25 @@ module Fastrack
     # @return [String, nil]
     attr_reader :path
 
+    # @param tls [Boolean] whether clients speak TLS, which Fastrack::Proxy does
     # @param settings see SETTINGS, already of their types
-    def initialize(host: nil, port: nil, path: nil, **settings)
+    # @raise [ArgumentError] when the settings do not fit
+    def initialize(host: nil, port: nil, path: nil, tls: false, **settings)
       @host = host
       @port = port
       @path = path
+      @tls = tls
       @settings = settings
+      check_certificates
     end
+
+    def tls? = @tls
+
+    # Whether each connection begins with a head of the PROXY protocol.
+    def proxy_protocol? = @settings.fetch(:proxy_protocol, false)
+
+    # @return [Array<Array(String, String)>] paths of certificates and their keys; empty: one of this machine's own is made
+    def certificates = @settings.fetch(:cert, []).zip(@settings.fetch(:key, []))
 
     # @return [String] the absolute path
     # @raise [ListenError] when the path begins with a missing user ("~name")
@@ -111,9 +128,10 @@ module Fastrack
     def delay = @settings.fetch(:delay, 0.5)
 
     # A copy with defaults for missing settings.
-    def with_defaults(**settings)
-      self.class.new(host: @host, port: @port, path: @path, **settings, **@settings)
-    end
+    def with_defaults(**settings) = with(**settings, **@settings)
+
+    # A copy with other settings.
+    def with(**settings) = self.class.new(host: @host, port: @port, path: @path, tls: @tls, **@settings, **settings)
 
     # @return [Array<Listener>] at least one; a host name may have several addresses
     # @raise [AddressInUseError, ListenError]
@@ -152,6 +170,15 @@ module Fastrack
     def hash = to_s.hash
 
     private
+
+    def check_certificates
+      stray = OF_TLS.find { |name| @settings.key?(name) } unless @tls
+      raise ArgumentError, "has #{stray} without ssl://" if stray
+      raise ArgumentError, "needs proxy_protocol on a port, not on a unix socket" if proxy_protocol? && @path
+      return if @settings.fetch(:cert, []).size == @settings.fetch(:key, []).size
+
+      raise ArgumentError, "needs a key for each cert: ssl://0.0.0.0:443?cert=a.pem&key=a.key"
+    end
 
     def mode = @settings[:mode] || (UNIXListener::MODE & ~@settings.fetch(:umask, 0))
   end

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../proxy"
 require_relative "inherited"
 
 module Fastrack
@@ -20,6 +21,8 @@ module Fastrack
       inherited = InheritedListeners.take_over
       @supervised = inherited.supervised?
       @all = @supervised ? inherited.take_all : open_all(configuration, inherited)
+      @all.concat(open_inner(configuration)) if @supervised && @all.none? { |listener| Proxy.inner?(listener) }
+      Proxy.assign(@all, configuration)
     ensure
       @former = inherited ? inherited.close_rest : []
       @leaving = []
@@ -39,7 +42,7 @@ module Fastrack
     # @raise [ListenError] then, as when the block raises, nothing has changed
     def change(before, after)
       opened = []
-      return yield if supervised? || before.listen_values == after.listen_values
+      return yield if supervised? || (before.listen_values == after.listen_values && before.proxy? == after.proxy?)
 
       kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
       removed = unconfigured(kept, before.addresses - after.addresses)
@@ -49,6 +52,7 @@ module Fastrack
       @before ||= @all
       @all = @all - removed + opened
       @leaving += removed
+      Proxy.assign(@all, after)
       announce(opened, urls: after.development?)
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       remove(opened)
@@ -75,6 +79,7 @@ module Fastrack
 
     # Logs a line for each address. A host name may have several listeners.
     def announce(listeners = @all, urls:)
+      listeners = listeners.reject { |listener| listener.role == :inner }
       listeners.map(&:to_s).uniq.each { |address| Log.say("Fastrack starts Listening on #{address} Pid:#{Process.pid}") }
       listeners.map(&:url).uniq.each { |url| Log.say("* Listening on #{url}") } if urls
     end
@@ -91,6 +96,8 @@ module Fastrack
       @before = nil
       @leaving = []
     end
+
+    def open_inner(configuration) = configuration.proxy? ? Proxy.inner_address(configuration).open : []
 
     def open_all(configuration, inherited)
       opened = []

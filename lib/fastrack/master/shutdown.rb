@@ -48,6 +48,11 @@ module Fastrack
         @workers.each(&:drain)
       end
 
+      # Puts the end off, because the proxy still serves.
+      #
+      # @param time [Float]
+      def postpone(time) = @due_at = time
+
       def text
         "serving on for #{format("%g", configuration.drain_delay)} s (DrainDelay)" if configuration.drain_delay.positive?
       end

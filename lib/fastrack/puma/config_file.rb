@@ -145,9 +145,10 @@ module Fastrack
         when :socket then nil
         when :localhost then "127.0.0.1"
         when String then source
+        when ->(one) { one.is_a?(Hash) && one[:proxy_protocol] } then (@__proxy_protocol__ = true) && nil
         when ->(one) { one.is_a?(Hash) && one[:header] } then { header: "HTTP_#{source[:header].upcase.tr("-", "_")}" }
-        else raise ConfigurationError, "set_remote_address must be :socket, :localhost, a text or header: NAME (the PROXY protocol " \
-                                       "is not spoken: have the proxy send a header); got #{source.inspect[0, 200]}"
+        else raise ConfigurationError, "set_remote_address must be :socket, :localhost, a text header: NAME or proxy_protocol: :v1; " \
+                                       "got #{source.inspect[0, 200]}"
         end
     end
 
@@ -185,7 +186,15 @@ module Fastrack
       __option__(:AccessLog, "-", :log_requests) unless @__words__.key?(:access_log)
     end
 
+    # With Puma's default port where no address is named: the port must be known to be one of the PROXY protocol.
+    def speak_proxy_protocol
+      port(9292) unless @__words__.key?(:listen)
+      listed = @__words__[:listen].value.map { |address| address.path ? address : address.with(proxy_protocol: true) }
+      __store__(:listen, listed.freeze)
+    end
+
     def __conclude__
+      speak_proxy_protocol if @__proxy_protocol__
       workers(0) if !@__words__.key?(:max_workers) && @__environment__["WEB_CONCURRENCY"] == "0"
       log_to_stdout if @__puma__.middleware[:log] && @__puma__.middleware.values_at(:logger, :address).none?
       __option__(:GracefulTimeout, @__shutdown__.values.min, :worker_shutdown_timeout) if @__shutdown__.any?

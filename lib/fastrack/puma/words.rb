@@ -52,7 +52,6 @@ module Fastrack
     # Words that are refused, because ignoring them would do harm.
     REFUSED = {
       app: "put the app into config.ru: run ->(env) { ... }",
-      ssl_bind: "TLS is for a proxy in front (nginx, Caddy, Thruster); bind to tcp:// or unix:// and have it set X-Forwarded-Proto",
       tcp_mode!: "only HTTP is served", tcp_mode: "only HTTP is served"
     }.freeze
 
@@ -77,12 +76,19 @@ module Fastrack
 
     # @param place [String] tcp://, unix://, with parameters
     def bind(place)
-      raise ConfigurationError, "bind: #{REFUSED[:ssl_bind]}" if place.to_s.start_with?("ssl:")
-
       address = Address.parse(place).with_defaults(tries: ConfigFile::TRIES)
       __store__(:listen, [*@__words__[:listen]&.value, address].uniq.freeze)
     rescue ArgumentError => e
       raise ConfigurationError, "bind #{e.message}; got #{place.inspect[0, 200]}"
+    end
+
+    # @param options [Hash] Puma's: cert, key; verify_mode "none"
+    def ssl_bind(host, port, options = {})
+      place = "ssl://#{Listener.authority(host)}:#{port}"
+      address = Address.parse(place, options).with_defaults(tries: ConfigFile::TRIES)
+      __store__(:listen, [*@__words__[:listen]&.value, address].uniq.freeze)
+    rescue ArgumentError => e
+      raise ConfigurationError, "ssl_bind #{e.message}; got #{place.inspect[0, 200]}"
     end
 
     def port(port, host = nil) = bind("tcp://#{Listener.authority(host || default_host)}:#{port}")

@@ -7,6 +7,7 @@ require_relative "../master/process_setup"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/start_command"
+require_relative "../proxy"
 require_relative "../worker/control_channel"
 
 module Fastrack
@@ -86,7 +87,8 @@ module Fastrack
 
     # Variables with descriptors or the pid of this process.
     STALE_VARIABLES = [
-      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, *SystemdSockets::VARIABLES
+      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE,
+      *SystemdSockets::VARIABLES
     ].freeze
 
     class << self
@@ -142,6 +144,7 @@ module Fastrack
         ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
         ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
         ENV[LastWords::VARIABLE] = LastWords.writer.fileno.to_s
+        ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
         ENV[OldMaster::QUEUE_VARIABLE] = "#{SharedQueue::LAYOUT}:#{launcher.queue.fds.join(",")}" if launcher.queue
       end
 

@@ -38,6 +38,7 @@ module Fastrack
         ENV.replace(start.environment.except(*NewMaster::STALE_VARIABLES))
         ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 },
                          *launcher.listeners.map(&:identity)].join(" ")
+        ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
         ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.open_listeners, supervised: launcher.supervised?)
         # The program has no handler yet when it is late.
         trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
@@ -101,7 +102,9 @@ module Fastrack
     def supervised? = @supervised
 
     # Makes this process one of the server's. The extension must be loaded.
-    def settle
+    #
+    # @param configuration [Configuration]
+    def settle(configuration)
       board = IO.for_fd(@scoreboard)
       Fastrack.scoreboard = [Scoreboard.from_fd(board.fileno), @master]
       board.close
@@ -111,6 +114,8 @@ module Fastrack
       @supervised = inherited.supervised?
       inherited_listeners = inherited.take_all.each { |listener| listener.own.close }
       @all, @former = inherited_listeners.partition { |listener| @identities.include?(listener.identity) }
+      Proxy.inner_address(configuration) if configuration.proxy?
+      Proxy.assign(@all, configuration)
     end
 
     private

@@ -59,6 +59,7 @@ module Fastrack
         decode_path: @configuration.path_info == "decoded",
         tmpdir: TemporaryFolder.path,
         listeners: known_listeners.map(&:identity),
+        proxy_listener: known_listeners.index { |listener| listener.role == :inner },
         after_response: after_response
       }
     end
@@ -113,7 +114,9 @@ module Fastrack
     end
 
     def listeners
-      open = @launcher.listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
+      # With a copy of a port here, clients would wait there when the proxy has ended.
+      @launcher.listeners.each { |listener| listener.close if listener.role == :edge }
+      open = own_listeners.to_h { |listener| [listener, { fd: listener.fileno, tcp: listener.tcp? }] }
       known_listeners.map { |listener| { **open.fetch(listener, {}), env: EnvTemplate.for(listener, **env_facts) } }
     end
 
@@ -124,8 +127,11 @@ module Fastrack
         io_bound: !@configuration.puma.nil? && @configuration.max_streams.positive?, **mounted }
     end
 
-    # Listeners, also closed ones, because connections from those may still be kept alive.
-    def known_listeners = @launcher.listeners + @launcher.former_listeners
+    # Listeners, also closed ones and those that are the proxy's now, because connections from those may still be kept alive.
+    def known_listeners = own_listeners + (@launcher.listeners - own_listeners) + @launcher.former_listeners
+
+    # Those whose clients this worker accepts.
+    def own_listeners = @launcher.listeners.reject { |listener| listener.role == :edge }
   end
 
   # Template of each request's env. It has all values that are known before the request, and values that most requests share (HTTP/1.1, no

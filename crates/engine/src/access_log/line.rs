@@ -45,6 +45,10 @@ pub(crate) struct Line<'a> {
     pub head: &'a Head,
     /// The buffer that the head was parsed from.
     pub bytes: &'a [u8],
+    /// The client's address; None if it has none.
+    pub address: Option<IpAddr>,
+    /// The client's protocol, if the request line has that of the proxy.
+    pub protocol: Option<&'a [u8]>,
     pub status: u16,
     /// The length of the response's body.
     pub length: u64,
@@ -87,12 +91,12 @@ impl LineWriter {
     }
 
     /// Appends a line.
-    pub fn write(&mut self, line: &Line<'_>, address: Option<IpAddr>, out: &mut Vec<u8>) {
+    pub fn write(&mut self, line: &Line<'_>, out: &mut Vec<u8>) {
         if line.time / 1_000 != self.second {
             self.set_second(line.time / 1_000);
         }
-        if address != self.address {
-            self.set_address(address);
+        if line.address != self.address {
+            self.set_address(line.address);
         }
         match self.format {
             Format::Combined => self.write_combined(line, out),
@@ -134,7 +138,15 @@ impl LineWriter {
     fn write_combined(&self, line: &Line<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.address_text);
         out.extend_from_slice(&self.time_text);
-        quoted(line.head.request_line(line.bytes), LIMITS.method + LIMITS.target, out);
+        let request = line.head.request_line(line.bytes);
+        match line.protocol {
+            None => quoted(request, LIMITS.method + LIMITS.target, out),
+            Some(protocol) => {
+                let end = request.iter().rposition(|byte| *byte == b' ').map_or(0, |space| space + 1);
+                quoted(&request[..end], LIMITS.method + LIMITS.target, out);
+                out.extend_from_slice(protocol);
+            }
+        }
         out.extend_from_slice(b"\" ");
         number(line.status.into(), out);
         out.push(b' ');

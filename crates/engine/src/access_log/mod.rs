@@ -8,7 +8,6 @@ mod escape;
 mod line;
 mod writer;
 
-use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
@@ -70,7 +69,7 @@ impl AccessLog {
     }
 
     /// Adds a line. `now` is in milliseconds of the monotonic clock.
-    pub fn add(&mut self, line: &Line<'_>, address: Option<IpAddr>, now: u64, counters: &Counters) {
+    pub fn add(&mut self, line: &Line<'_>, now: u64, counters: &Counters) {
         if self.batch.count == 0 {
             self.since = now;
         } else if self.batch.lines.len() >= BATCH_SIZE || now >= self.since + BATCH_AGE {
@@ -82,7 +81,7 @@ impl AccessLog {
             counters.add(Count::LogLinesDropped, 1);
             return;
         }
-        self.line_writer.write(line, address, lines);
+        self.line_writer.write(line, lines);
         self.batch.count += 1;
     }
 

@@ -3,6 +3,7 @@ use crate::patience::patience;
 use crate::scoreboard::Scoreboard;
 use fastrack_http::Head;
 use proptest::prelude::*;
+use std::net::IpAddr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
@@ -25,6 +26,8 @@ fn line<'a>(head: &'a Head, bytes: &'a [u8]) -> Line<'a> {
     Line {
         head,
         bytes,
+        address: Some([127, 0, 0, 1].into()),
+        protocol: None,
         status: 200,
         length: 12,
         time: 1_795_355_237_045,
@@ -58,7 +61,7 @@ fn a_line_says_what_nginx_says_or_more_in_json() {
     ] {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
         let mut log = started(ours.as_raw_fd(), format, &counters);
-        log.add(&line(&head, REQUEST), Some([127, 0, 0, 1].into()), 5, &counters);
+        log.add(&line(&head, REQUEST), 5, &counters);
         log.flush_within(patience().as_millis() as u64, &counters);
         drop((log, ours));
         let mut text = String::new();
@@ -75,7 +78,7 @@ fn nobody_waits_for_a_log_that_takes_nothing_and_what_is_lost_is_counted() {
     let mut log = started(ours.as_raw_fd(), Format::Json, &counters);
     let mut added = 0_u64;
     while board.totals().log_lines_dropped < 10 {
-        log.add(&line(&head, REQUEST), None, 5, &counters);
+        log.add(&line(&head, REQUEST), 5, &counters);
         added += 1;
         assert!(added < 100_000);
     }
@@ -98,10 +101,10 @@ fn a_log_whose_reader_is_gone_costs_its_lines_and_nothing_else() {
     drop(theirs);
     let mut log = started(ours.as_raw_fd(), Format::Combined, &counters);
     for now in [5, 5 + 2 * BATCH_AGE] {
-        log.add(&line(&head, REQUEST), None, now, &counters);
+        log.add(&line(&head, REQUEST), now, &counters);
         log.flush_within(patience().as_millis() as u64, &counters);
     }
-    log.add(&line(&head, REQUEST), None, 9_999, &counters);
+    log.add(&line(&head, REQUEST), 9_999, &counters);
     log.flush_within(patience().as_millis() as u64, &counters);
     // Each is one or the other.
     assert_eq!((board.totals().log_lines, board.totals().log_lines_dropped), (0, 3));
@@ -115,7 +118,7 @@ fn what_cannot_be_written_before_the_worker_ends_is_counted_too() {
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     let mut log = started(ours.as_raw_fd(), Format::Json, &counters);
     for _ in 0..3_000 {
-        log.add(&line(&head, REQUEST), None, 5, &counters);
+        log.add(&line(&head, REQUEST), 5, &counters);
     }
     log.flush_within(50, &counters);
     // The socket takes some of them.
@@ -137,13 +140,14 @@ fn no_line_is_longer_than_a_pipe_takes_at_once() {
         let mut writer = LineWriter::new(format, u64::MAX);
         let mut out = Vec::new();
         let line = Line {
+            address: Some(std::net::Ipv6Addr::LOCALHOST.into()),
             time: u64::MAX,
             duration: u64::MAX,
             queue_time: u64::MAX,
             length: u64::MAX,
             ..line(&head, bytes.as_bytes())
         };
-        writer.write(&line, Some(std::net::Ipv6Addr::LOCALHOST.into()), &mut out);
+        writer.write(&line, &mut out);
         assert!(out.len() > 3_000 && out.len() <= line::LINE_LIMIT && out.ends_with(b"\n"), "{}", out.len());
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
     }
@@ -165,6 +169,17 @@ fn value_of(head: &Head, bytes: &[u8], name: &str) -> serde_json::Value {
 /// Seconds as a number of microseconds.
 fn micros(value: &serde_json::Value) -> u64 {
     (value.as_f64().expect("a number") * 1e6).round() as u64
+}
+
+#[test]
+fn a_line_has_the_protocol_that_the_clients_proxy_names() {
+    let head = head(REQUEST);
+    for (format, expected) in [(Format::Combined, "\"GET /a?b=c HTTP/2\" 200"), (Format::Json, "\"target\":\"/a?b=c\"")] {
+        let mut out = Vec::new();
+        LineWriter::new(format, 0).write(&Line { protocol: Some(b"HTTP/2"), ..line(&head, REQUEST) }, &mut out);
+        let text = String::from_utf8(out).expect("text");
+        assert!(text.contains(expected), "{text}");
+    }
 }
 
 proptest! {
@@ -189,9 +204,9 @@ proptest! {
         let mut head = Head::default();
         prop_assume!(matches!(head.parse(&bytes, fastrack_http::Limits::default()), Ok(fastrack_http::Status::Complete)));
         let ((status, length), (time, duration, queue_time)) = (numbers, times);
-        let line = Line { head: &head, bytes: &bytes, status, length, time, duration, queue_time };
+        let line = Line { address, status, length, time, duration, queue_time, ..line(&head, &bytes) };
         let (mut writer, mut out) = (LineWriter::new(Format::Json, 7), Vec::new());
-        writer.write(&line, address, &mut out);
+        writer.write(&line, &mut out);
         prop_assert!(out.ends_with(b"\x7d\n") && out.iter().filter(|byte| **byte < b' ').count() == 1);
         let found: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
         let (mut date, said) = (fastrack_http::DateCache::default(), found["time"].as_str().expect("a time"));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 
-use fastrack_http::Head;
+use fastrack_http::{Forwarded, Head};
 
 use super::body::BodyStream;
 
@@ -49,4 +49,11 @@ pub struct Request<'a> {
     pub peer: Option<SocketAddr>,
     /// How long the request waited for the application, in microseconds.
     pub queue_time: u64,
+}
+
+impl<'a> Request<'a> {
+    /// What the proxy says of the client, for a request on the proxy's own socket.
+    pub fn forwarded(&self) -> Option<Forwarded<'a>> {
+        Forwarded::of(self.head, self.bytes)
+    }
 }

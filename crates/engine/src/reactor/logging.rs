@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fastrack_http::{error_body, Error, Head, Limits, Status};
+use fastrack_http::{error_body, Error, Forwarded, Head, Limits, Status};
 use fastrack_sys::{epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
 
 use crate::access_log::{AccessLog, Line};
@@ -18,6 +18,8 @@ pub(super) const CUT_LOG_TIME: u64 = 50;
 #[derive(Debug, Default)]
 pub(super) struct Logging {
     access_log: Option<Box<AccessLog>>,
+    /// See [`Settings::proxy_listener`].
+    proxy_listener: Option<usize>,
     warnings: Vec<String>,
     /// The second since 1970 of the last warning of a failed call, and of a client that was turned away.
     last_failure: u64,
@@ -36,6 +38,7 @@ impl Logging {
     pub fn start(&mut self, settings: &Settings, counters: &Counters) -> io::Result<()> {
         let log = settings.access_log.as_ref().map(|log| AccessLog::start(log, counters)).transpose()?;
         self.access_log = log.map(Box::new);
+        self.proxy_listener = settings.proxy_listener;
         Ok(())
     }
 
@@ -57,16 +60,20 @@ impl Logging {
         let (Some(log), Some((head, bytes))) = (&mut self.access_log, connection.head()) else {
             return;
         };
+        let forwarded =
+            self.proxy_listener.filter(|own| *own == connection.listener).and_then(|_| Forwarded::of(head, bytes));
         let line = Line {
             head,
             bytes,
+            address: connection.peer.or(forwarded.map(|client| client.peer)).map(|peer| peer.ip()),
+            protocol: forwarded.map(|client| client.protocol),
             status,
             length: sent.passed.saturating_sub(sent.head),
             time: epoch_millis(),
             duration: monotonic_micros().saturating_sub(sent.began),
             queue_time: sent.queued,
         };
-        log.add(&line, connection.peer.map(|peer| peer.ip()), now, counters);
+        log.add(&line, now, counters);
     }
 
     /// Logs an overdue request: with 504, or without a status if a part of the response was sent. Only the scoreboard's part of the
@@ -87,13 +94,15 @@ impl Logging {
         let line = Line {
             head: &head,
             bytes: &bytes,
+            address: None,
+            protocol: None,
             status: if is_answered { Error::Overdue.status() } else { 0 },
             length: if is_answered && !is_head { error_body(Error::Overdue).len() as u64 } else { 0 },
             time: epoch_millis(),
             duration: now.saturating_sub(request.started()) * 1000,
             queue_time: 0,
         };
-        log.add(&line, None, now, counters);
+        log.add(&line, now, counters);
     }
 
     pub fn flush_if_due(&mut self, counters: &Counters) {

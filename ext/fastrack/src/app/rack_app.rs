@@ -29,6 +29,8 @@ pub(crate) struct AppSettings {
     pub callbacks: usize,
     /// The request-bound objects that the templates offer.
     pub offered: Offered,
+    /// The index of the listener whose clients are the server's own proxy.
+    pub proxy_listener: Option<usize>,
     /// A callable for the time after each response; or nil.
     pub after_response: VALUE,
     /// A callable that makes a response from the app's exception and env; or nil.
@@ -74,7 +76,13 @@ impl RackApp {
             settings,
             thread,
             buffers: ResponseBuffers::default(),
-            env: EnvBuilder::new(settings.templates, settings.rack_3_1, settings.callbacks, settings.offered),
+            env: EnvBuilder::new(
+                settings.templates,
+                settings.rack_3_1,
+                settings.callbacks,
+                settings.offered,
+                settings.proxy_listener,
+            ),
             callbacks: Callbacks::NONE,
             pending: None,
             activity: None,

@@ -9,7 +9,7 @@ use crate::env::leading_values::LeadingValues;
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::request_bound::{Offered, RequestBoundObjects};
 use crate::env::templates::{EnvTemplates, TemplateKey};
-use crate::env::{headers, protocol, server_name};
+use crate::env::{forwarded, headers, protocol, server_name};
 use crate::ruby::{format_into, interned, string, NIL};
 
 /// Builds the envs of one thread's requests, and caches their common parts.
@@ -23,17 +23,26 @@ pub(crate) struct EnvBuilder {
     /// Number of callback Arrays in each env.
     callbacks: usize,
     request_bound: RequestBoundObjects,
+    /// The index of the listener whose clients are the server's own proxy.
+    proxy_listener: Option<usize>,
 }
 
 impl EnvBuilder {
     /// `templates` is an Array with one template for each listener.
-    pub fn new(templates: VALUE, rack_3_1: bool, callbacks: usize, offered: Offered) -> Self {
+    pub fn new(
+        templates: VALUE,
+        rack_3_1: bool,
+        callbacks: usize,
+        offered: Offered,
+        proxy_listener: Option<usize>,
+    ) -> Self {
         EnvBuilder {
             templates: EnvTemplates::new(templates),
             remote_addrs: RemoteAddrCache::new(),
             rack_3_1,
             callbacks,
             request_bound: RequestBoundObjects::new(&offered),
+            proxy_listener,
         }
     }
 
@@ -70,6 +79,10 @@ impl EnvBuilder {
             }
             if head.framing == Framing::Chunked {
                 set_chunked_length(env, &request.content);
+            }
+            // A proxy's request comes by a unix socket.
+            if request.peer.is_none() && self.proxy_listener == Some(request.listener) {
+                forwarded::set(env, request, &mut self.remote_addrs);
             }
             env
         }

@@ -1,0 +1,171 @@
+use super::*;
+use http_body_util::BodyExt;
+use hyper::Request;
+use std::fs;
+use tempfile::TempDir;
+
+use crate::body::Outgoing;
+use crate::connection::Connection;
+
+const TEXT: &str = "0123456789";
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a folder");
+        let public = dir.path().join("public");
+        fs::create_dir_all(public.join("docs")).expect("a folder");
+        fs::write(dir.path().join("secret"), "secret").expect("a file");
+        for (name, text) in [
+            ("a.txt", TEXT),
+            ("b.css", "plain"),
+            ("b.css.br", "brotli"),
+            ("b.css.gz", "gzip"),
+            (".env", "secret"),
+            ("page.html", "page"),
+            ("docs/index.html", "index"),
+            ("empty", ""),
+        ] {
+            fs::write(public.join(name), text).expect("a file");
+        }
+        std::os::unix::fs::symlink("../secret", public.join("link")).expect("a link");
+        std::os::unix::fs::symlink("a.txt", public.join("inside")).expect("a link");
+        Folder(dir)
+    }
+
+    fn files(&self) -> Files {
+        let rules = [("/b*".to_owned(), "public, max-age=60".to_owned())];
+        Files::new(&self.0.path().join("public"), &rules).expect("a folder")
+    }
+
+    fn get(&self, path: &str, lines: &[(&str, &str)]) -> Option<(u16, HeaderMap, String)> {
+        answer(&self.files(), "GET", path, lines)
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        self.get(path, &[]).map(|(_, _, text)| text)
+    }
+}
+
+fn answer(files: &Files, method: &str, path: &str, lines: &[(&str, &str)]) -> Option<(u16, HeaderMap, String)> {
+    let mut request = Request::builder().method(method).uri(path);
+    for (name, value) in lines {
+        request = request.header(*name, *value);
+    }
+    let (parts, ()) = request.body(()).expect("a request").into_parts();
+    let (head, source) = files.answer(&parts)?.into_parts();
+    let connection = Connection::new(([127, 0, 0, 1], 1).into(), false, "h:80".into(), None);
+    let body = Outgoing::new(source, connection.begin_request());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let bytes = runtime.block_on(body.collect()).expect("a body").to_bytes();
+    Some((head.status.as_u16(), head.headers, String::from_utf8(bytes.to_vec()).expect("text")))
+}
+
+#[test]
+fn files_of_the_folder_are_served_and_no_others() {
+    let folder = Folder::new();
+    for (path, expected) in [
+        ("/a.txt", Some(TEXT)),
+        ("/a.txt?v=1", Some(TEXT)),
+        ("/inside", Some(TEXT)),
+        ("/page", Some("page")),
+        ("/page.html", Some("page")),
+        ("/docs", Some("index")),
+        ("/docs/", Some("index")),
+        ("/empty", Some("")),
+        ("/", None),
+        ("/link", None),
+        ("/.env", None),
+        ("/%2eenv", None),
+        ("/../secret", None),
+        ("/docs/..%2f..%2fsecret", None),
+        ("/missing", None),
+    ] {
+        assert_eq!(folder.text(path).as_deref(), expected, "{path}");
+    }
+    assert!(answer(&folder.files(), "POST", "/a.txt", &[]).is_none());
+}
+
+#[test]
+fn a_compressed_form_is_sent_to_whom_takes_it() {
+    let folder = Folder::new();
+    for (accept, expected, coding) in
+        [("br, gzip", "brotli", Some("br")), ("gzip", "gzip", Some("gzip")), ("zstd", "plain", None), ("identity", "plain", None)]
+    {
+        let (_, fields, text) = folder.get("/b.css", &[("accept-encoding", accept)]).expect("a file");
+        assert_eq!((&text[..], fields.get("content-encoding").map(|value| value.as_bytes())), (expected, coding.map(str::as_bytes)));
+        assert_eq!(fields["vary"], "accept-encoding");
+        assert_eq!(fields["content-type"], "text/css");
+        assert_eq!(fields["cache-control"], "public, max-age=60");
+    }
+    assert!(!folder.get("/a.txt", &[]).expect("a file").1.contains_key("vary"));
+}
+
+#[test]
+fn a_client_that_has_the_file_gets_no_body() {
+    let folder = Folder::new();
+    let (_, fields, _) = folder.get("/a.txt", &[]).expect("a file");
+    let [etag, date] = ["etag", "last-modified"].map(|name| fields[name].to_str().expect("text").to_owned());
+    for (lines, expected) in [
+        (vec![("if-none-match", &etag[..])], 304),
+        (vec![("if-none-match", "\"x\", *")], 304),
+        (vec![("if-none-match", "\"x\""), ("if-modified-since", &date)], 200),
+        (vec![("if-modified-since", &date)], 304),
+        (vec![("if-modified-since", "Thu, 01 Jan 1970 00:00:00 GMT")], 200),
+        (vec![("if-modified-since", "nonsense")], 200),
+        (vec![("if-match", &etag[..])], 200),
+        (vec![("if-match", "\"x\"")], 412),
+        (vec![("if-unmodified-since", "Thu, 01 Jan 1970 00:00:00 GMT")], 412),
+        (vec![("if-unmodified-since", &date)], 200),
+    ] {
+        let (status, fields, text) = folder.get("/a.txt", &lines).expect("a file");
+        assert_eq!((status, text.is_empty()), (expected, expected != 200), "{lines:?}");
+        assert_eq!(fields["etag"].to_str().ok(), Some(&etag[..]));
+    }
+    let weak = format!("W/{etag}");
+    assert_eq!(folder.get("/a.txt", &[("if-none-match", &weak)]).expect("a file").0, 304);
+    assert_eq!(folder.get("/a.txt", &[("if-match", &weak)]).expect("a file").0, 412);
+}
+
+#[test]
+fn one_range_and_several() {
+    let folder = Folder::new();
+    let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=2-4")]).expect("a file");
+    assert_eq!((status, &fields["content-range"], &text[..]), (206, &HeaderValue::from_static("bytes 2-4/10"), "234"));
+    let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=0-1,-2")]).expect("a file");
+    let kind = fields["content-type"].to_str().expect("text");
+    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
+    let part = |range: &str, text: &str| format!("\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}");
+    assert_eq!((status, text), (206, format!("{}{}\r\n--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89"))));
+    let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=10-")]).expect("a file");
+    assert_eq!((status, &fields["content-range"], &text[..]), (416, &HeaderValue::from_static("bytes */10"), ""));
+    // Those of the file itself, whatever else the client takes.
+    let (status, fields, text) = folder.get("/b.css", &[("range", "bytes=0-0"), ("accept-encoding", "br")]).expect("a file");
+    assert_eq!((status, fields.contains_key("content-encoding"), &text[..]), (206, false, "p"));
+}
+
+#[test]
+fn a_range_of_another_file_is_not_sent() {
+    let folder = Folder::new();
+    let (_, fields, _) = folder.get("/a.txt", &[]).expect("a file");
+    for (value, expected) in [(&fields["etag"], 206), (&fields["last-modified"], 206), (&HeaderValue::from_static("\"x\""), 200)] {
+        let lines = [("range", "bytes=0-0"), ("if-range", value.to_str().expect("text"))];
+        assert_eq!(folder.get("/a.txt", &lines).expect("a file").0, expected, "{value:?}");
+    }
+}
+
+#[test]
+fn a_file_that_changes_is_seen_to_have_changed() {
+    let folder = Folder::new();
+    let files = folder.files();
+    let get = || answer(&files, "GET", "/a.txt", &[]).expect("a file");
+    let (_, before, _) = get();
+    // A new file of another length, which is what a deploy brings.
+    fs::write(folder.0.path().join("public/a.txt"), "other text").expect("a file");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while get().2 != "other text" {
+        assert!(std::time::Instant::now() < deadline, "the old file is still served");
+    }
+    assert_ne!(get().1["etag"], before["etag"]);
+}

@@ -1,0 +1,361 @@
+//! What happens to a request: a redirect, a file, or an answer of the app.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use http_body_util::{Either, Empty};
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::ext::Protocol;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::{self, Uri};
+use hyper::upgrade::{self, OnUpgrade};
+use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper_util::rt::TokioIo;
+
+use crate::body::{Outgoing, Source};
+use crate::compress::{self, Accepted, Compressed};
+use crate::connection::{Connection, InFlight};
+use crate::fields::{self, Client};
+use crate::files::Files;
+use crate::settings::Settings;
+use crate::stats;
+use crate::upstream::{Failure, Upload, Upstream};
+
+/// Has the app name files instead of sending them (Rack::Sendfile).
+static SENDFILE_TYPE: HeaderName = HeaderName::from_static("x-sendfile-type");
+static SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+
+/// Maps paths for Rack::Sendfile. A client must not.
+static SENDFILE_MAPPING: HeaderName = HeaderName::from_static("x-accel-mapping");
+
+/// The settings, and the folders that they name.
+#[derive(Debug)]
+pub struct Site {
+    /// The settings.
+    pub settings: Settings,
+    files: Option<Files>,
+    sendfile: Option<Files>,
+}
+
+impl Site {
+    /// Opens the folders. Fails with the name of one that cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, String> {
+        let open = |root: &Option<_>, rules: &[_]| {
+            let open = |root: &std::path::PathBuf| {
+                Files::new(root, rules).map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
+            };
+            root.as_ref().map(open).transpose()
+        };
+        let files = open(&settings.public_files, &settings.cache_control)?;
+        let sendfile = open(&settings.sendfile_root, &[])?;
+        Ok(Site { settings, files, sendfile })
+    }
+}
+
+/// The site of this process, which new settings replace.
+#[derive(Debug)]
+pub struct CurrentSite(RwLock<Arc<Site>>);
+
+impl CurrentSite {
+    /// The first one.
+    pub fn new(site: Site) -> Self {
+        CurrentSite(RwLock::new(Arc::new(site)))
+    }
+
+    /// The present one.
+    pub fn get(&self) -> Arc<Site> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Another one, for all requests to come.
+    pub fn set(&self, site: Site) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
+    }
+}
+
+/// Answers the requests of one thread's clients.
+#[derive(Debug)]
+pub struct Handler {
+    site: Arc<CurrentSite>,
+    upstream: Upstream,
+}
+
+impl Handler {
+    /// Asks the workers behind `upstream`.
+    pub fn new(site: Arc<CurrentSite>, upstream: Upstream) -> Self {
+        Handler { site, upstream }
+    }
+
+    /// The present site.
+    pub fn site(&self) -> Arc<Site> {
+        self.site.get()
+    }
+
+    /// The response to a request. It never fails: what goes wrong is a response, too.
+    pub async fn answer(&self, connection: &Arc<Connection>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+        let in_flight = connection.begin_request();
+        let site = self.site.get();
+        if request.version() == Version::HTTP_2 {
+            stats::H2_REQUESTS.fetch_add(1, Relaxed);
+        }
+        let (parts, body) = request.into_parts();
+        let client = fields::client(connection.peer, connection.is_tls, &parts.headers, |ip| site.settings.is_trusted(ip));
+        if let Some(response) = redirect(connection, &parts, client) {
+            return Ok(with(response, in_flight));
+        }
+        if let Some(response) = site.files.as_ref().and_then(|files| files.answer(&parts)) {
+            stats::FILES.fetch_add(1, Relaxed);
+            return Ok(with(response, in_flight));
+        }
+        Ok(Exchange { site: &site, upstream: &self.upstream, connection, client }.run(parts, body, in_flight).await)
+    }
+}
+
+fn with(response: Response<Source>, request: InFlight) -> Response<Outgoing> {
+    response.map(|source| Outgoing::new(source, request))
+}
+
+/// A response of this process's own.
+fn own(status: StatusCode) -> Response<Source> {
+    let text = format!("{}\n", status.canonical_reason().unwrap_or_default());
+    let mut response = Response::new(Source::Memory(Some(text.into())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// The redirect to https where the listener has one. A client that came to a trusted proxy by https is there already.
+fn redirect(connection: &Connection, request: &Parts, client: Client) -> Option<Response<Source>> {
+    let port = connection.redirect_to.filter(|_| !client.is_https)?;
+    let named = request.uri.authority().map(|authority| authority.as_str());
+    let host = named.or_else(|| request.headers.get(header::HOST)?.to_str().ok()).unwrap_or(&connection.listener);
+    let name = host.parse::<uri::Authority>().ok()?.host().to_owned();
+    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+    let port = if port == 443 { String::new() } else { format!(":{port}") };
+    // 307 keeps method and body (RFC 9110 §15.4.8); 301 is what caches know.
+    let is_safe = matches!(request.method, Method::GET | Method::HEAD);
+    let mut response = own(if is_safe { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT });
+    response.headers_mut().insert(header::LOCATION, HeaderValue::try_from(format!("https://{name}{port}{path}")).ok()?);
+    Some(response)
+}
+
+/// A request on its way to a worker, and back.
+struct Exchange<'a> {
+    site: &'a Site,
+    upstream: &'a Upstream,
+    connection: &'a Connection,
+    client: Client,
+}
+
+/// The client's side of a change of protocols.
+struct Change {
+    client: OnUpgrade,
+    /// An HTTP/2 stream (RFC 8441), whose client gets 200 for the worker's 101.
+    is_stream: bool,
+}
+
+impl Exchange<'_> {
+    async fn run(&self, mut parts: Parts, body: Incoming, in_flight: InFlight) -> Response<Outgoing> {
+        let change = match self.change(&mut parts) {
+            Ok(change) => change,
+            Err(status) => return with(own(status), in_flight),
+        };
+        self.prepare(&mut parts);
+        let asked = Asked::of(&parts);
+        // The stream of a change of protocols is no body.
+        let body = if change.is_some() { Either::Right(Empty::new()) } else { Either::Left(body) };
+        match self.send(parts, body).await {
+            Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
+                Some(change) => change.make(response, in_flight),
+                None => with(own(StatusCode::BAD_GATEWAY), in_flight),
+            },
+            Ok(response) => with(self.finish(response, &asked), in_flight),
+            Err(failure) => with(failed(&failure), in_flight),
+        }
+    }
+
+    /// Makes an upgrade of HTTP/1.1 of an extended CONNECT (RFC 8441 §5). Other CONNECTs are for proxies of another kind.
+    fn change(&self, parts: &mut Parts) -> Result<Option<Change>, StatusCode> {
+        let upgrade = fields::remove_hop_by_hop(&mut parts.headers);
+        let protocol = parts.extensions.get::<Protocol>().map(|protocol| HeaderValue::try_from(protocol.as_str()));
+        let is_stream = parts.method == Method::CONNECT;
+        let upgrade = match (is_stream, protocol) {
+            (true, Some(Ok(protocol))) => {
+                parts.method = Method::GET;
+                parts.headers.insert(header::SEC_WEBSOCKET_KEY, web_socket_key());
+                Some(protocol)
+            }
+            (true, _) => return Err(StatusCode::NOT_IMPLEMENTED),
+            (false, _) => upgrade,
+        };
+        let (Some(upgrade), Some(client)) = (upgrade, parts.extensions.remove::<OnUpgrade>()) else { return Ok(None) };
+        parts.headers.insert(header::UPGRADE, upgrade);
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        Ok(Some(Change { client, is_stream }))
+    }
+
+    /// Makes the request one of HTTP/1.1 to the worker, with the word about the client.
+    fn prepare(&self, parts: &mut Parts) {
+        let fields = &mut parts.headers;
+        if let Some(host) = parts.uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok()) {
+            fields.insert(header::HOST, host);
+        } else if parts.version == Version::HTTP_10 && !fields.contains_key(header::HOST) {
+            // HTTP/1.1 needs one, and HTTP/1.0 does not.
+            fields.extend(HeaderValue::try_from(&*self.connection.listener).ok().map(|host| (header::HOST, host)));
+        }
+        // The client has 100 Continue from this process, as soon as the body is wanted.
+        if fields.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+            fields.remove(header::EXPECT);
+        }
+        fields::set_client(fields, self.client, parts.version, self.connection.is_tls);
+        if self.site.sendfile.is_some() {
+            fields.remove(&SENDFILE_MAPPING);
+            fields.insert(&SENDFILE_TYPE, HeaderValue::from_static("X-Sendfile"));
+        }
+        let target = uri::Parts::from(std::mem::take(&mut parts.uri)).path_and_query;
+        let mut origin = uri::Parts::default();
+        origin.path_and_query = target.or_else(|| Some(uri::PathAndQuery::from_static("/")));
+        parts.uri = Uri::from_parts(origin).unwrap_or_default();
+        parts.version = Version::HTTP_11;
+    }
+
+    /// Sends the request. One without a body that may be repeated is sent once more if its worker dies.
+    async fn send(&self, parts: Parts, body: Upload) -> Result<Response<Incoming>, Failure> {
+        let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
+        let again = is_repeatable.then(|| parts.clone());
+        let result = self.upstream.send(Request::from_parts(parts, body)).await;
+        match (result, again) {
+            (Err(Failure::Lost), Some(parts)) => {
+                stats::RETRIED.fetch_add(1, Relaxed);
+                self.upstream.send(Request::from_parts(parts, Either::Right(Empty::<Bytes>::new()))).await
+            }
+            (result, _) => result,
+        }
+    }
+
+    /// The worker's response as one for the client: without what is about the connection to the worker, a file instead of its name,
+    /// compressed.
+    fn finish(&self, response: Response<Incoming>, asked: &Asked) -> Response<Source> {
+        let (mut parts, body) = response.into_parts();
+        fields::remove_hop_by_hop(&mut parts.headers);
+        if let Some(folder) = &self.site.sendfile {
+            if let Some(path) = parts.headers.remove(&SENDFILE) {
+                return sendfile(folder, &path, parts.headers, asked);
+            }
+        }
+        let source = if self.site.settings.compress { compressed(&mut parts.headers, parts.status, body, asked) } else { Source::Worker(body) };
+        let mut response = Response::new(source);
+        *response.status_mut() = parts.status;
+        *response.headers_mut() = parts.headers;
+        // A reason phrase of the app's own.
+        *response.extensions_mut() = parts.extensions;
+        response
+    }
+}
+
+/// What is to be known of a request when its response comes.
+struct Asked {
+    accepted: Accepted,
+    is_head: bool,
+    /// For a file that the app names.
+    conditions: Parts,
+}
+
+impl Asked {
+    fn of(parts: &Parts) -> Self {
+        let mut conditions = Request::new(()).into_parts().0;
+        conditions.method = parts.method.clone();
+        for name in [header::RANGE, header::IF_RANGE, header::IF_MATCH, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE] {
+            if let Some(value) = parts.headers.get(&name) {
+                conditions.headers.insert(name, value.clone());
+            }
+        }
+        Asked { accepted: Accepted::of(&parts.headers), is_head: parts.method == Method::HEAD, conditions }
+    }
+}
+
+fn compressed(fields: &mut HeaderMap, status: StatusCode, body: Incoming, asked: &Asked) -> Source {
+    let named = || fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    let length = if asked.is_head { named() } else { body.size_hint().exact() };
+    if !compress::is_eligible(status, fields, length) {
+        return Source::Worker(body);
+    }
+    compress::set_vary(fields);
+    let Some(coding) = asked.accepted.codings().next() else { return Source::Worker(body) };
+    if asked.is_head {
+        compress::set_fields(fields, coding);
+        return Source::Worker(body);
+    }
+    match Compressed::new(body, coding) {
+        Ok(body) => {
+            compress::set_fields(fields, coding);
+            Source::Compressed(Box::new(body))
+        }
+        // The body is gone, and there is no memory for an encoder.
+        Err(_) => Source::empty(),
+    }
+}
+
+fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -> Response<Source> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
+    let path = Path::new(std::ffi::OsStr::from_bytes(&path));
+    folder.send(path, &asked.conditions, app).unwrap_or_else(|| {
+        crate::control::warn(&format!("X-Sendfile: {} is no file within sendfile_root", path.display()));
+        own(StatusCode::NOT_FOUND)
+    })
+}
+
+fn failed(failure: &Failure) -> Response<Source> {
+    let status = match failure {
+        // The workers are busy: the backlog is full.
+        Failure::Unreachable(error) if error.kind() == std::io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Unreachable(error) => {
+            crate::control::warn(&format!("no worker can be reached: {error}"));
+            StatusCode::BAD_GATEWAY
+        }
+        Failure::Lost => StatusCode::BAD_GATEWAY,
+        Failure::Other(error) => {
+            crate::control::warn(&format!("no response of a worker can be used: {error}"));
+            StatusCode::BAD_GATEWAY
+        }
+    };
+    if status == StatusCode::BAD_GATEWAY {
+        stats::BAD_GATEWAY.fetch_add(1, Relaxed);
+    }
+    own(status)
+}
+
+impl Change {
+    /// The response that changes the protocol. Bytes pass both ways until both sides have ended.
+    fn make(self, mut response: Response<Incoming>, in_flight: InFlight) -> Response<Outgoing> {
+        let worker = upgrade::on(&mut response);
+        let mut answer = Response::new(());
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        if self.is_stream {
+            fields::remove_hop_by_hop(answer.headers_mut());
+            answer.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
+        } else {
+            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        }
+        // The tunnel is the request: the connection is not idle.
+        let tunnel = in_flight.clone();
+        tokio::spawn(async move {
+            let (Ok(client), Ok(worker)) = tokio::join!(self.client, worker) else { return };
+            let (mut client, mut worker) = (TokioIo::new(client), TokioIo::new(worker));
+            // An error ends the tunnel, as an end does.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut worker).await;
+            drop(tunnel);
+        });
+        answer.map(|()| Outgoing::new(Source::empty(), in_flight))
+    }
+}
+
+/// Sixteen bytes in Base64 (RFC 6455 §4.1): each of these digits is one of Base64, too. The client has asked for no proof, see RFC 8441 §5.
+fn web_socket_key() -> HeaderValue {
+    let digits = format!("{:016x}{:016x}", compress::random(), compress::random());
+    HeaderValue::try_from(format!("{}A==", &digits[..21])).unwrap_or(HeaderValue::from_static(""))
+}

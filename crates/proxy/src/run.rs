@@ -1,0 +1,230 @@
+//! The process: its threads, what the master tells it, and its end.
+
+use std::net::TcpListener;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::{watch, Semaphore};
+use tokio::time::{interval, sleep, Instant};
+
+use crate::control;
+use crate::handler::{CurrentSite, Handler, Site};
+use crate::server::{Endpoint, Server};
+use crate::settings::Settings;
+use crate::stats;
+use crate::tls::{server_config, Certificates};
+use crate::upstream::Upstream;
+
+/// How often the files of certificates are looked at, and counters are told.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often a process that is to end looks whether its clients have left.
+const END_LOOK: Duration = Duration::from_millis(10);
+
+/// Checks the settings on standard input, as a start would.
+pub fn check() -> Result<(), String> {
+    let settings = control::next_settings().ok_or("no settings")??;
+    for listener in settings.listeners.iter().filter(|listener| !listener.certificates.is_empty()) {
+        let certificates = Certificates::load(listener.certificates.clone())?;
+        certificates.warnings(now()).iter().for_each(|warning| control::warn(warning));
+    }
+    Site::new(settings).map(drop)
+}
+
+/// Serves until the master says so, or is gone.
+pub fn run() -> Result<(), String> {
+    let settings = control::next_settings().ok_or("no settings")??;
+    let certificates = load_certificates(&settings)?;
+    let sockets = take_sockets(&settings)?;
+    let endpoints = endpoints(&settings, &certificates)?;
+    let site = Arc::new(CurrentSite::new(Site::new(settings)?));
+    let (stop, stopped) = watch::channel(false);
+    let listening: Vec<(TcpListener, Arc<Endpoint>)> = sockets.into_iter().zip(endpoints).collect();
+    start_threads(&site, &listening, &stopped)?;
+    control::ready();
+    let process = Process { site, certificates, stop };
+    process.runtime()?.block_on(process.lead(listening))
+}
+
+fn load_certificates(settings: &Settings) -> Result<Vec<Option<Arc<Certificates>>>, String> {
+    let load = |files: &Vec<_>| (!files.is_empty()).then(|| Certificates::load(files.clone())).transpose();
+    settings.listeners.iter().map(|listener| load(&listener.certificates)).collect()
+}
+
+/// The listening sockets, as the master has passed them.
+fn take_sockets(settings: &Settings) -> Result<Vec<TcpListener>, String> {
+    let mut passed = listenfd::ListenFd::from_env();
+    let take = |index| {
+        let socket = passed.take_tcp_listener(index).map_err(|error| error.to_string())?;
+        let socket: TcpListener = socket.ok_or_else(|| format!("the listener {index} is missing"))?;
+        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
+        Ok(socket)
+    };
+    (0..settings.listeners.len()).map(take).collect()
+}
+
+fn endpoints(settings: &Settings, certificates: &[Option<Arc<Certificates>>]) -> Result<Vec<Arc<Endpoint>>, String> {
+    let endpoint = |(listener, certificates): (&crate::settings::Listener, &Option<Arc<Certificates>>)| {
+        let tls = certificates.as_ref().map(|one| server_config(Arc::clone(one))).transpose();
+        Ok(Arc::new(Endpoint {
+            name: listener.name.as_str().into(),
+            tls: tls.map_err(|error| format!("TLS cannot be used: {error}"))?,
+            redirect_to: listener.redirect_to,
+            proxy_protocol: listener.proxy_protocol,
+        }))
+    };
+    settings.listeners.iter().zip(certificates).map(endpoint).collect()
+}
+
+/// Starts the threads that serve clients, each with a runtime of its own: no task changes threads, as in a worker of nginx. Returns when
+/// all accept clients.
+fn start_threads(site: &Arc<CurrentSite>, listening: &[(TcpListener, Arc<Endpoint>)], stopped: &watch::Receiver<bool>) -> Result<(), String> {
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let settings = site.get().settings.clone();
+    for number in 0..settings.threads.max(1) {
+        let server = Server {
+            handler: Arc::new(Handler::new(Arc::clone(site), Upstream::new(settings.upstream.clone()))),
+            places: Arc::new(Semaphore::new(settings.max_connections)),
+            stop: stopped.clone(),
+        };
+        let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| Ok((socket.try_clone()?, Arc::clone(endpoint)));
+        let own = listening.iter().map(copy).collect::<std::io::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+        let ready = ready.clone();
+        let run = move || serve(&server, own, &ready);
+        std::thread::Builder::new().name(format!("clients {number}")).spawn(run).map_err(|error| error.to_string())?;
+    }
+    drop(ready);
+    // Each thread says so, or what is wrong.
+    is_ready.iter().take(settings.threads.max(1)).collect()
+}
+
+fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &Sender<Result<(), String>>) {
+    let accept = || -> std::io::Result<Runtime> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        for (socket, endpoint) in listening {
+            let listener = tokio::net::TcpListener::from_std(socket)?;
+            runtime.spawn(server.clone().accept(listener, endpoint));
+        }
+        drop(entered);
+        Ok(runtime)
+    };
+    match accept() {
+        Ok(runtime) => {
+            let _ = ready.send(Ok(()));
+            // The end of the process ends it.
+            runtime.block_on(std::future::pending())
+        }
+        Err(error) => drop(ready.send(Err(error.to_string()))),
+    }
+}
+
+/// What the first thread has to lead the process.
+struct Process {
+    site: Arc<CurrentSite>,
+    certificates: Vec<Option<Arc<Certificates>>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Process {
+    fn runtime(&self) -> Result<Runtime, String> {
+        Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+    }
+
+    /// Follows the master until the process is to end, then waits for the requests.
+    async fn lead(&self, listening: Vec<(TcpListener, Arc<Endpoint>)>) -> Result<(), String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let mut settings = control::all_settings().map_err(failed)?;
+        let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut hup = signal(SignalKind::hangup()).map_err(failed)?;
+        // A terminal sends these to all its processes. The master decides what they mean.
+        let _ignored = [signal(SignalKind::interrupt()), signal(SignalKind::quit())];
+        let mut look = interval(LOOK);
+        let mut stamps = self.stamps();
+        let mut told = serde_json::Value::Null;
+        loop {
+            tokio::select! {
+                next = settings.recv() => match next {
+                    Some(Ok(next)) => self.apply(next),
+                    Some(Err(error)) => control::error(&error),
+                    None => break,
+                },
+                _ = term.recv() => break,
+                _ = hup.recv() => self.reload(None),
+                _ = look.tick() => {
+                    let found = self.stamps();
+                    if found != stamps {
+                        stamps = found;
+                        self.reload(None);
+                    }
+                    self.tell(&mut told);
+                }
+            }
+        }
+        drop(listening);
+        self.end().await;
+        Ok(())
+    }
+
+    fn stamps(&self) -> Vec<impl PartialEq> {
+        self.certificates.iter().flatten().map(|one| one.stamp()).collect::<Vec<_>>()
+    }
+
+    /// Takes new settings, or none of them.
+    fn apply(&self, settings: Settings) {
+        let listeners = settings.listeners.clone();
+        match Site::new(settings) {
+            Ok(site) => {
+                self.site.set(site);
+                self.reload(Some(&listeners));
+            }
+            Err(error) => control::error(&format!("the proxy keeps its settings: {error}")),
+        }
+    }
+
+    /// Loads the certificates anew: the files that new settings name, or the same.
+    fn reload(&self, listeners: Option<&[crate::settings::Listener]>) {
+        for (index, certificates) in self.certificates.iter().enumerate() {
+            let Some(certificates) = certificates else { continue };
+            let named = listeners.and_then(|listeners| listeners.get(index)).map(|listener| listener.certificates.clone());
+            let files = named.filter(|files| !files.is_empty()).unwrap_or_else(|| certificates.files());
+            match certificates.reload(files) {
+                Ok(()) => certificates.warnings(now()).iter().for_each(|warning| control::warn(warning)),
+                Err(error) => control::error(&format!("the certificates stay as they are: {error}")),
+            }
+        }
+    }
+
+    /// Tells the counters that have changed.
+    fn tell(&self, told: &mut serde_json::Value) {
+        let mut now = stats::json();
+        let ends: Vec<i64> = self.certificates.iter().flatten().filter_map(|one| one.not_after()).collect();
+        now["certificate_not_after"] = ends.into_iter().min().into();
+        if now != *told {
+            control::stats(&now);
+            *told = now;
+        }
+    }
+
+    /// Accepts nobody any more, and waits for the requests of the clients that are there.
+    async fn end(&self) {
+        let deadline = Instant::now() + self.site.get().settings.grace();
+        let _ = self.stop.send(true);
+        while stats::OPEN.load(Relaxed) > 0 && Instant::now() < deadline {
+            sleep(END_LOOK).await;
+        }
+        let left = stats::OPEN.load(Relaxed);
+        if left > 0 {
+            control::inform(&format!("{left} connections are cut at the end of GracefulTimeout"));
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}

@@ -1,0 +1,197 @@
+//! What the master tells the proxy: one JSON document a line, on the proxy's standard input.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// All settings. A later document replaces an earlier one, except for the listeners and the number of threads.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Settings {
+    /// The listeners, in the order of their descriptors (see sd_listen_fds(3)).
+    pub listeners: Vec<Listener>,
+    /// The unix socket of the workers.
+    pub upstream: PathBuf,
+    /// Threads that serve clients.
+    #[serde(default = "one")]
+    pub threads: usize,
+    /// Whether clients without TLS may speak HTTP/2, too.
+    #[serde(default)]
+    pub h2c: bool,
+    /// Seconds that a client gets for a TLS handshake, and for a request's head.
+    #[serde(default = "header_timeout")]
+    pub header_timeout: f64,
+    /// Seconds that a connection may stay open without a request.
+    #[serde(default = "keep_alive_timeout")]
+    pub keep_alive_timeout: f64,
+    /// Seconds that requests get when the proxy stops.
+    #[serde(default = "header_timeout")]
+    pub graceful_timeout: f64,
+    /// Connections of all clients together, for each thread.
+    #[serde(default = "max_connections")]
+    pub max_connections: usize,
+    /// Requests that one HTTP/2 connection may have at once.
+    #[serde(default = "max_streams")]
+    pub max_streams: u32,
+    /// Bytes of a request's fields.
+    #[serde(default = "max_header_size")]
+    pub max_header_size: usize,
+    /// Networks of proxies whose word about the client counts.
+    #[serde(default)]
+    pub trusted_proxies: Vec<Network>,
+    /// Files that are answered without the app.
+    #[serde(default)]
+    pub public_files: Option<PathBuf>,
+    /// Pairs of a pattern of paths and the Cache-Control of these files. The first match counts.
+    #[serde(default)]
+    pub cache_control: Vec<(String, String)>,
+    /// The folder of the files that the app may name in X-Sendfile.
+    #[serde(default)]
+    pub sendfile_root: Option<PathBuf>,
+    /// Whether responses of the app are compressed.
+    #[serde(default)]
+    pub compress: bool,
+}
+
+/// One listener.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Listener {
+    /// Its address, "0.0.0.0:443", for the log and for requests that name no host.
+    pub name: String,
+    /// Pairs of files: a certificate with its chain, and its key. Empty without TLS.
+    #[serde(default)]
+    pub certificates: Vec<(PathBuf, PathBuf)>,
+    /// The port of the TLS listener to which all requests are redirected; None: they are answered.
+    #[serde(default)]
+    pub redirect_to: Option<u16>,
+    /// Whether each connection begins with a head of the PROXY protocol.
+    #[serde(default)]
+    pub proxy_protocol: bool,
+}
+
+/// A network, "10.0.0.0/8", or one address.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+pub struct Network {
+    address: u128,
+    /// Bits of the host, counted from the right.
+    host_bits: u32,
+    is_v6: bool,
+}
+
+impl Settings {
+    /// See [`header_timeout`](Self::header_timeout).
+    pub fn head_time(&self) -> Duration {
+        seconds(self.header_timeout)
+    }
+
+    /// See [`keep_alive_timeout`](Self::keep_alive_timeout).
+    pub fn idle_time(&self) -> Duration {
+        seconds(self.keep_alive_timeout)
+    }
+
+    /// See [`graceful_timeout`](Self::graceful_timeout).
+    pub fn grace(&self) -> Duration {
+        seconds(self.graceful_timeout)
+    }
+
+    /// Whether this address is one of a trusted proxy.
+    pub fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|network| network.has(address))
+    }
+}
+
+impl Network {
+    /// Whether the address is in the network.
+    pub fn has(&self, address: IpAddr) -> bool {
+        let (bits, is_v6) = bits_of(address);
+        is_v6 == self.is_v6 && (bits ^ self.address).checked_shr(self.host_bits).unwrap_or(0) == 0
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let (address, length) = text.split_once('/').map_or((&text[..], None), |(a, l)| (a, Some(l)));
+        let wrong = || format!("{text:?} is no network, such as 10.0.0.0/8");
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let (bits, is_v6) = bits_of(address);
+        let most: u32 = if is_v6 { 128 } else { 32 };
+        let length = length.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
+        let host_bits = most.checked_sub(length).ok_or_else(wrong)?;
+        Ok(Network { address: bits, host_bits, is_v6 })
+    }
+}
+
+/// An IPv4 address in an IPv6 one (RFC 4291 §2.5.5.2) counts as the IPv4 address.
+fn bits_of(address: IpAddr) -> (u128, bool) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => (u32::from(address).into(), false),
+        IpAddr::V6(address) => (address.into(), true),
+    }
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+fn one() -> usize {
+    1
+}
+
+fn header_timeout() -> f64 {
+    30.0
+}
+
+fn keep_alive_timeout() -> f64 {
+    95.0
+}
+
+fn max_connections() -> usize {
+    65_536
+}
+
+fn max_streams() -> u32 {
+    128
+}
+
+fn max_header_size() -> usize {
+    65_536
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(text: &str) -> Result<Network, String> {
+        Network::try_from(text.to_owned())
+    }
+
+    #[test]
+    fn a_network_has_its_own_addresses_only() {
+        for (text, address, expected) in [
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("192.0.2.7", "192.0.2.7", true),
+            ("192.0.2.7", "192.0.2.8", false),
+            ("0.0.0.0/0", "203.0.113.1", true),
+            ("0.0.0.0/0", "2001:db8::1", false),
+            ("::/0", "2001:db8::1", true),
+            ("2001:db8::/32", "2001:db8:ffff::1", true),
+            ("2001:db8::/32", "2001:db9::1", false),
+        ] {
+            let found = network(text).expect(text).has(address.parse().expect(address));
+            assert_eq!(found, expected, "{address} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_network_is_refused() {
+        for text in ["", "10", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "a/8"] {
+            assert!(network(text).is_err(), "{text}");
+        }
+    }
+}

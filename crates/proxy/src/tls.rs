@@ -1,0 +1,231 @@
+//! Certificates: which one a client gets, and new ones without a new listener.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::SystemTime;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::ServerConfig;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+/// Days before its end at which a certificate is worth a warning.
+const WARN_DAYS: i64 = 14;
+
+/// A certificate with its key, and the names that it is for.
+#[derive(Debug)]
+struct Certificate {
+    key: Arc<CertifiedKey>,
+    /// In lower case; `*.example.com` stands for one label.
+    names: Vec<String>,
+    /// Seconds since 1970.
+    not_after: i64,
+}
+
+/// The certificates of one listener.
+#[derive(Debug)]
+pub struct Certificates {
+    files: RwLock<Vec<(PathBuf, PathBuf)>>,
+    loaded: RwLock<Vec<Certificate>>,
+}
+
+impl Certificates {
+    /// Loads pairs of files. The first one is for clients that name no host, or one of none of them.
+    pub fn load(files: Vec<(PathBuf, PathBuf)>) -> Result<Arc<Self>, String> {
+        let loaded = load_all(&files)?;
+        Ok(Arc::new(Certificates { files: RwLock::new(files), loaded: RwLock::new(loaded) }))
+    }
+
+    /// Loads the files anew. After an error the certificates stay as they are.
+    pub fn reload(&self, files: Vec<(PathBuf, PathBuf)>) -> Result<(), String> {
+        let loaded = load_all(&files)?;
+        *write(&self.loaded) = loaded;
+        *write(&self.files) = files;
+        Ok(())
+    }
+
+    /// The files.
+    pub fn files(&self) -> Vec<(PathBuf, PathBuf)> {
+        read(&self.files).clone()
+    }
+
+    /// What identifies the state of the files: their times and inodes.
+    pub fn stamp(&self) -> Vec<Option<(SystemTime, u64, u64)>> {
+        let stamp = |path: &PathBuf| {
+            use std::os::unix::fs::MetadataExt;
+            let metadata = fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
+        };
+        read(&self.files).iter().flat_map(|(cert, key)| [stamp(cert), stamp(key)]).collect()
+    }
+
+    /// The end of the certificate that ends first, in seconds since 1970.
+    pub fn not_after(&self) -> Option<i64> {
+        read(&self.loaded).iter().map(|one| one.not_after).min()
+    }
+
+    /// Warnings about certificates that have ended or end soon. `now` is in seconds since 1970.
+    pub fn warnings(&self, now: i64) -> Vec<String> {
+        let loaded = read(&self.loaded);
+        let warning = |(one, (path, _)): (&Certificate, &(PathBuf, PathBuf))| {
+            let days = (one.not_after - now).div_euclid(86_400);
+            let path = path.display();
+            match days {
+                ..0 => Some(format!("the certificate {path} has expired")),
+                0..WARN_DAYS => Some(format!("the certificate {path} expires in {days} days")),
+                _ => None,
+            }
+        };
+        loaded.iter().zip(read(&self.files).iter()).filter_map(warning).collect()
+    }
+
+    fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let loaded = read(&self.loaded);
+        let name = name.map(str::to_ascii_lowercase);
+        let fits = |one: &&Certificate| name.as_deref().is_some_and(|name| one.names.iter().any(|own| is_for(own, name)));
+        loaded.iter().find(fits).or(loaded.first()).map(|one| Arc::clone(&one.key))
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(hello.server_name())
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Whether a name of a certificate is one for this host (RFC 6125 §6.4.3).
+fn is_for(own: &str, host: &str) -> bool {
+    match own.strip_prefix("*.") {
+        Some(parent) => host.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == parent),
+        None => own == host,
+    }
+}
+
+fn load_all(files: &[(PathBuf, PathBuf)]) -> Result<Vec<Certificate>, String> {
+    files.iter().map(|(cert, key)| load(cert, key)).collect()
+}
+
+fn load(cert: &Path, key: &Path) -> Result<Certificate, String> {
+    let chain = pem(cert, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>())?;
+    let first = chain.first().ok_or_else(|| format!("{} has no certificate", cert.display()))?;
+    let (names, not_after) = facts(first).map_err(|error| format!("{}: {error}", cert.display()))?;
+    let secret = pem(key, |bytes| PrivateKeyDer::from_pem_slice(bytes))?;
+    let certified = CertifiedKey::from_der(chain, secret, &ring::default_provider());
+    let key = certified.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => format!("{} is not the key of the certificate {}", key.display(), cert.display()),
+        error => format!("{} cannot be used: {error}", key.display()),
+    })?;
+    Ok(Certificate { key: Arc::new(key), names, not_after })
+}
+
+fn pem<T, E: std::fmt::Display>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, String> {
+    let bytes = fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
+    parse(&bytes).map_err(|error| format!("{} is no PEM file of its kind: {error}", path.display()))
+}
+
+/// Without "(os error 2)".
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+/// The names and the end of a certificate.
+fn facts(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64), String> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+    let alternative = certificate.subject_alternative_name().map_err(|error| error.to_string())?;
+    let names = alternative.map(|extension| {
+        let names = extension.value.general_names.iter();
+        names.filter_map(|name| if let GeneralName::DNSName(name) = name { Some(name.to_ascii_lowercase()) } else { None }).collect()
+    });
+    Ok((names.unwrap_or_default(), certificate.validity().not_after.timestamp()))
+}
+
+/// The settings of a TLS listener: TLS 1.2 and 1.3, HTTP/2 and 1.1. Its tickets outlive new certificates.
+pub fn server_config(certificates: Arc<Certificates>) -> Result<Arc<ServerConfig>, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates);
+    config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(<[u8]>::to_vec).to_vec();
+    // Tickets take no memory here, other than stored sessions, and are valid in all threads.
+    config.ticketer = ring::Ticketer::new()?;
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 1;
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(dir: &Path, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
+        let made = rcgen::generate_simple_self_signed(hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>()).expect("a certificate");
+        let files = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+        fs::write(&files.0, made.cert.pem()).expect("a file");
+        fs::write(&files.1, made.signing_key.serialize_pem()).expect("a file");
+        files
+    }
+
+    #[test]
+    fn a_client_gets_the_certificate_of_the_host_that_it_names() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files = vec![pair(dir.path(), "a", &["a.example"]), pair(dir.path(), "b", &["*.b.example", "b.example"])];
+        let certificates = Certificates::load(files).expect("certificates");
+        let chosen = |name| certificates.choose(name).expect("one").cert[0].clone();
+        let [a, b] = [0, 1].map(|index| read(&certificates.loaded)[index].key.cert[0].clone());
+        for (name, expected) in [
+            (None, &a),
+            (Some("a.example"), &a),
+            (Some("other.example"), &a),
+            (Some("B.example"), &b),
+            (Some("www.b.example"), &b),
+            (Some("a.www.b.example"), &a),
+        ] {
+            assert_eq!(&chosen(name), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn files_that_do_not_fit_are_named_and_change_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (cert, key) = pair(dir.path(), "a", &["a.example"]);
+        let (_, other) = pair(dir.path(), "b", &["b.example"]);
+        let certificates = Certificates::load(vec![(cert.clone(), key.clone())]).expect("certificates");
+        let before = certificates.choose(None).expect("one").cert[0].clone();
+        let missing = dir.path().join("missing");
+        for (files, expected) in [
+            ((cert.clone(), other), "b.key is not the key of the certificate"),
+            ((missing.clone(), key.clone()), "missing: No such file"),
+            ((cert.clone(), missing), "missing: No such file"),
+            ((key, cert.clone()), "has no certificate"),
+        ] {
+            let error = certificates.reload(vec![files]).expect_err("an error");
+            assert!(error.contains(expected), "{error}");
+        }
+        assert_eq!(certificates.choose(None).expect("one").cert[0], before);
+        assert_eq!(certificates.files()[0].0, cert);
+    }
+
+    #[test]
+    fn an_end_that_is_near_is_told() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let certificates = Certificates::load(vec![pair(dir.path(), "a", &["a.example"])]).expect("certificates");
+        let end = certificates.not_after().expect("an end");
+        assert_eq!(certificates.warnings(end - 30 * 86_400).len(), 0);
+        assert!(certificates.warnings(end - 3 * 86_400)[0].ends_with("a.crt expires in 3 days"));
+        assert!(certificates.warnings(end + 1)[0].ends_with("a.crt has expired"));
+    }
+}

@@ -1,0 +1,138 @@
+//! Kept connections to the workers, over the server's unix socket.
+//!
+//! hyper-util's legacy client would do, too. It takes a task's wake-up and two channels more for each request, and it does not tell a
+//! request that was never sent from one whose worker has died.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use http_body_util::{Either, Empty};
+use tokio::net::UnixStream;
+use tokio::time::{sleep, Instant};
+
+/// A request's body: the client's, or none when a request without a body is tried once more.
+pub type Upload = Either<Incoming, Empty<Bytes>>;
+
+/// Pause before the next try while the backlog of the workers is full.
+const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long such tries go on.
+const BACKLOG_TIME: Duration = Duration::from_secs(10);
+
+/// Tries for a request that no worker has received.
+const TRIES: usize = 4;
+
+/// Connections without a request that are kept.
+const MAX_IDLE: usize = 256;
+
+/// Age at which a connection without a request is no longer used: the worker is about to close it.
+const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
+
+/// Why there is no response.
+#[derive(Debug)]
+pub enum Failure {
+    /// No worker can be reached. No worker has received the request.
+    Unreachable(io::Error),
+    /// The connection has ended before a byte of the response. A worker may have received the request.
+    Lost,
+    /// The response makes no sense, or the client has gone.
+    Other(hyper::Error),
+}
+
+/// The connections of one thread.
+#[derive(Debug)]
+pub struct Upstream {
+    path: PathBuf,
+    /// Those that are not known to be closed, and when they were last used. Some still pass a response's body on.
+    kept: Mutex<Vec<(SendRequest<Upload>, Instant)>>,
+}
+
+impl Upstream {
+    /// Connects to the socket at `path` when it is needed.
+    pub fn new(path: PathBuf) -> Self {
+        Upstream { path, kept: Mutex::default() }
+    }
+
+    /// The response of a worker.
+    pub async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        let mut tries = TRIES;
+        loop {
+            tries -= 1;
+            let mut connection = match self.take() {
+                Some(kept) => kept,
+                None => self.connect().await.map_err(Failure::Unreachable)?,
+            };
+            match connection.try_send_request(request).await {
+                Ok(response) => {
+                    self.keep(connection);
+                    return Ok(response);
+                }
+                Err(mut error) => match error.take_message() {
+                    // The worker had closed the connection.
+                    Some(unsent) if tries > 0 => request = unsent,
+                    _ => return Err(failure(error.into_error())),
+                },
+            }
+        }
+    }
+
+    /// A connection that can take a request now.
+    fn take(&self) -> Option<SendRequest<Upload>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(connection, used)| {
+            !connection.is_closed() && (!connection.is_ready() || used.elapsed() < MAX_IDLE_TIME)
+        });
+        // The newest first: so the others grow old.
+        let index = kept.iter().rposition(|(connection, _)| connection.is_ready())?;
+        Some(kept.remove(index).0)
+    }
+
+    fn keep(&self, connection: SendRequest<Upload>) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MAX_IDLE {
+            kept.push((connection, Instant::now()));
+        }
+    }
+
+    async fn connect(&self) -> io::Result<SendRequest<Upload>> {
+        let began = Instant::now();
+        let stream = loop {
+            match UnixStream::connect(&self.path).await {
+                // The backlog is full (connect(2)). There is no event for its end.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < BACKLOG_TIME => {
+                    sleep(BACKLOG_PAUSE).await;
+                }
+                result => break result?,
+            }
+        };
+        let (sender, connection) = http1::Builder::new()
+            .max_headers(1024)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(io::Error::other)?;
+        // Its errors are those of its requests.
+        tokio::spawn(connection.with_upgrades());
+        Ok(sender)
+    }
+}
+
+fn failure(error: hyper::Error) -> Failure {
+    let is_reset = |error: &(dyn std::error::Error + 'static)| {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        error
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof))
+    };
+    let source = std::error::Error::source(&error);
+    match error {
+        error if error.is_incomplete_message() || error.is_canceled() => Failure::Lost,
+        _ if source.is_some_and(is_reset) => Failure::Lost,
+        error => Failure::Other(error),
+    }
+}

@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require_relative "error"
+require_relative "listener/address"
+require_relative "process/safe_file"
+
+module Fastrack
+  # The proxy: a process of its own that faces the clients of all ports, for TLS, HTTP/2, files and compression. It asks the workers over a
+  # unix socket of the server's own. The master starts it where an option asks for it.
+  module Proxy
+    # Names the socket to a new master (USR2).
+    VARIABLE = "FASTRACK_PROXY"
+
+    # Folders of the socket, by its owner. TMPDIR is not used: an old and a new master's may differ.
+    ROOTS = "/run/fastrack"
+    PARENT = "/tmp"
+
+    # Only the proxy may connect: the workers believe what it says of its clients.
+    MODE = 0o600
+
+    class << self
+      # @return [String, nil] the socket's path, once #inner_address was called
+      attr_reader :path
+
+      # @param configuration [Configuration]
+      # @return [Address] of the workers, for the proxy
+      def inner_address(configuration)
+        @path ||= ENV.delete(VARIABLE) || "#{folder(user(configuration))}/#{Process.pid}.proxy"
+        InnerAddress.new(path: @path, mode: MODE, uid: user(configuration)&.uid || Process.euid)
+      end
+
+      # @param launcher [Launcher]
+      # @return [Supervisor]
+      def supervisor(launcher)
+        # Not for servers without a proxy.
+        require_relative "proxy/supervisor"
+        Supervisor.new(launcher)
+      end
+
+      # Checks the proxy's settings as a start would, without listening.
+      #
+      # @param configuration [Configuration]
+      # @return [Array<String>] warnings
+      # @raise [Error]
+      def check(configuration)
+        require_relative "proxy/settings"
+        inner_address(configuration)
+        lines = Program.run("check", input: Settings.unbound(configuration).to_line)
+        lines.filter_map { |line| line.delete_prefix("warn ") if line.start_with?("warn ") }
+      end
+
+      # @return [UserGroup, nil] whom the proxy runs as; nil: as this process
+      def user(configuration) = (configuration.proxy_user || configuration.user if Process.euid.zero?)
+
+      # Whether a listener is the workers' side for the proxy.
+      #
+      # @param listener [Listener]
+      def inner?(listener) = !@path.nil? && listener.unix_path == @path
+
+      # Says who accepts the clients of each listener.
+      #
+      # @param listeners [Array<Listener>]
+      # @param configuration [Configuration]
+      def assign(listeners, configuration)
+        listeners.each do |listener|
+          listener.role = if inner?(listener) then :inner
+                          elsif configuration.proxy? && listener.tcp? then :edge
+                          end
+        end
+      end
+
+      private
+
+      def folder(user)
+        uid = user&.uid || Process.euid
+        uid.zero? ? ROOTS : "#{PARENT}/fastrack-#{uid}"
+      end
+    end
+
+    # The address of the workers. Its folder is its owner's alone.
+    class InnerAddress < Address
+      # @param uid [Integer] of the owner
+      def initialize(uid:, **settings)
+        super(**settings)
+        @uid = uid
+      end
+
+      # @return [Array<Listener>]
+      # @raise [ListenError]
+      def open
+        make_folder(File.dirname(path))
+        super.tap { own(path) }
+      rescue SystemCallError => e
+        raise ListenError, "cannot listen on #{path}: #{SafeFile.reason(e)}"
+      end
+
+      private
+
+      def make_folder(folder)
+        SafeFile.at(path) { Dir.mkdir(folder, 0o700) && own(folder) } unless File.exist?(folder)
+        found = File.lstat(folder)
+        return if found.directory? && found.uid == @uid && (found.mode & 0o077).zero?
+
+        raise ListenError, "cannot listen on #{path}: #{folder} must be a folder of this user's alone"
+      end
+
+      # Root makes it for another user where that one is not the app's.
+      def own(file) = Process.euid.zero? && !@uid.zero? && File.lstat(file).uid.zero? && File.lchown(@uid, nil, file)
+    end
+  end
+end

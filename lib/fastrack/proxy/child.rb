@@ -1,0 +1,150 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+require_relative "../log"
+require_relative "../process/guards"
+require_relative "../worker/control_channel"
+require_relative "program"
+
+module Fastrack
+  module Proxy
+    # One process of the proxy, as the master sees it. The master writes settings to its standard input, a line each; the process says by
+    # lines of its standard output that it is ready, what it counts, and what is for the log. Each ends with the other's end of file.
+    class Child
+      # The first descriptor of passed sockets (sd_listen_fds(3)).
+      FIRST_DESCRIPTOR = 3
+
+      # Seconds for the start.
+      START_TIME = 20
+
+      # Exit status when the program could not be run, as in a shell.
+      NOT_FOUND = 127
+
+      # Levels of lines for the log.
+      LEVELS = %w[info warn error].freeze
+
+      # @return [Integer]
+      attr_reader :pid
+      # @return [Settings] of the start
+      attr_reader :settings
+      # @return [IO] readable when the process has said something
+      attr_reader :output
+      # @return [String, nil] its counters, in JSON
+      attr_reader :stats
+      # @return [Process::Status, nil] once the process has ended
+      attr_reader :status
+
+      # @param settings [Settings]
+      # @param user [UserGroup, nil] whom to run as
+      # @raise [Error] when it does not become ready
+      def initialize(settings, user)
+        @settings = settings
+        @user = user
+        @buffer = +"".b
+        line = settings.to_line
+        @pid = launch(Program.path)
+        tell(line)
+        await_ready
+      end
+
+      # @return [Array<IO>] what forked processes must not keep
+      def descriptors = [@input, @output].reject(&:closed?)
+
+      # Passes new settings on.
+      #
+      # @param line [String] see Settings#to_line
+      def tell(line)
+        @input.write(line)
+      rescue SystemCallError
+        # It has ended.
+        nil
+      end
+
+      # Reads what the process has said, without waiting.
+      def read
+        @buffer << @output.read_nonblock(65_536)
+        while (line = @buffer.slice!(/\A.*\n/n))
+          hear(Text.utf8(line.chomp))
+        end
+      rescue IO::WaitReadable, EOFError, SystemCallError, IOError
+        nil
+      end
+
+      # @return [Boolean] whether the process has ended
+      def ended?
+        _, @status = Process.wait2(@pid, Process::WNOHANG) unless @status || @lost
+        !@status.nil? || @lost
+      rescue Errno::ECHILD
+        # A part of the app has waited for the process.
+        @lost = true
+      end
+
+      def signal(name)
+        Process.kill(name, @pid) unless ended?
+      rescue SystemCallError
+        nil
+      end
+
+      # Called when the process has ended, or in a process that is not its parent.
+      def close = descriptors.each(&:close)
+
+      # @return [String] how it ended, for the log
+      def ending
+        return "has ended" unless @status
+
+        @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "exited with status #{@status.exitstatus}"
+      end
+
+      private
+
+      def launch(program)
+        theirs_in, @input = IO.pipe
+        @output, theirs_out = IO.pipe
+        @input.sync = true
+        ForkGuard.own_fork { ControlChannel.fork_child { run(program, theirs_in, theirs_out) } }
+      ensure
+        [theirs_in, theirs_out].each { |io| io&.close }
+      end
+
+      def run(program, input, output)
+        @user&.switch
+        sockets = @settings.listeners.each_with_index.to_h { |listener, index| [FIRST_DESCRIPTOR + index, listener.fileno] }
+        variables = { "LISTEN_FDS" => sockets.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }
+        Process.exec(variables, [program, "fastrack proxy"], { in: input, out: output, **sockets, close_others: true })
+      rescue SystemCallError => e
+        output.write("error #{program}: #{e.message}\n")
+      ensure
+        exit!(NOT_FOUND)
+      end
+
+      def await_ready
+        deadline = now + START_TIME
+        until @ready
+          fail_start("it is not ready within #{START_TIME} s") if now > deadline
+          output.wait_readable(0.05)
+          read
+          fail_start(@error || "it #{ending}") if ended? && !@ready
+        end
+      end
+
+      def fail_start(reason)
+        signal(:KILL)
+        read
+        close
+        raise Error, "the proxy does not start: #{@error || reason}"
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      def hear(line)
+        word, text = line.split(" ", 2)
+        case word
+        when "ready" then @ready = true
+        when "stats" then @stats = text
+        when "error" then @ready ? Log.line("proxy: #{text}", :error) : @error = text
+        when *LEVELS then Log.line("proxy: #{text}", word.to_sym)
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require "etc"
+require "json"
+require_relative "../proxy"
+require_relative "../text"
+require_relative "local_certificate"
+
+module Fastrack
+  module Proxy
+    # What the proxy is told: crates/proxy/src/settings.rs has the other side.
+    class Settings
+      # Seconds for a request's head, unless HeaderTimeout says something else. ClientTimeout is long, for clients behind a proxy.
+      HEADER_TIMEOUT = 30
+
+      # Most threads that are started unasked.
+      THREADS = 4
+
+      # Stands for a listener that is not open.
+      Unbound = Struct.new(:server_name, :server_port) do
+        def role = :edge
+        def to_s = "#{server_name}:#{server_port}"
+      end
+
+      # @return [Settings] for a check without listeners
+      def self.unbound(configuration)
+        ports = configuration.addresses.select(&:port)
+        new(configuration, ports.map { |address| Unbound.new(Listener.authority(address.host), address.port.to_s) })
+      end
+
+      # @return [Array<Listener>] in the order of the settings
+      attr_reader :listeners
+
+      # @param configuration [Configuration]
+      # @param listeners [Array<Listener>] of the server
+      def initialize(configuration, listeners)
+        @configuration = configuration
+        @listeners = listeners.select { |listener| listener.role == :edge }
+      end
+
+      # @return [String] a line
+      # @raise [Error] when a certificate cannot be made
+      def to_line = "#{JSON.generate(to_h)}\n"
+
+      # What only another process can take: two processes with equal ones differ in settings that are told to a running one.
+      def fixed
+        [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration),
+         *@listeners.map { |listener| [tls?(listener), proxy_protocol?(listener), redirect(listener)] }]
+      end
+
+      # @return [Hash]
+      # @raise [Error]
+      def to_h
+        {
+          listeners: @listeners.map { |listener| describe(listener) }, upstream: Proxy.path, threads: threads, h2c: @configuration.h2c,
+          header_timeout: @configuration.header_timeout || [HEADER_TIMEOUT, @configuration.client_timeout].min,
+          keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
+          max_header_size: @configuration.max_header_size, trusted_proxies: @configuration.trusted_proxies,
+          public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
+          cache_control: @configuration.cache_control, compress: @configuration.compress.nil? || @configuration.compress
+        }.compact
+      end
+
+      private
+
+      def threads = @configuration.proxy_threads || Etc.nprocessors.clamp(1, THREADS)
+
+      def folder(path) = path && Text.expand(path)
+
+      def describe(listener)
+        { name: listener.to_s, certificates: certificates(listener), redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
+      end
+
+      # The address of the configuration that a listener is of. A supervisor's listener is found by its port.
+      def address(listener)
+        found = @configuration.addresses.select { |one| one.port && [0, listener.server_port.to_i].include?(one.port) }
+        found.find { |one| Listener.authority(one.host) == listener.server_name } || found.first
+      end
+
+      def tls?(listener) = address(listener)&.tls? || false
+
+      def proxy_protocol?(listener) = address(listener)&.proxy_protocol? || false
+
+      def certificates(listener)
+        return [] unless tls?(listener)
+
+        given = address(listener).certificates
+        return [LocalCertificate.for(address(listener).host)] if given.empty?
+
+        given.map { |pair| pair.map { |path| Text.expand(path) } }
+      end
+
+      # @return [Integer, nil] the port of TLS for the redirect of this listener
+      def redirect(listener)
+        return if !@configuration.force_ssl || tls?(listener)
+
+        @listeners.find { |one| tls?(one) }&.server_port&.to_i
+      end
+    end
+  end
+end

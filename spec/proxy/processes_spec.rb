@@ -1,0 +1,134 @@
+# frozen_string_literal: true
+
+RSpec.describe "the proxy: its process, and those of the workers" do
+  def server = @server
+
+  slow_app = <<~RUBY
+    run(lambda do |env|
+      File.write("called-\#{env["QUERY_STRING"]}", Process.pid.to_s, mode: "a")
+      case env["PATH_INFO"]
+      when "/die" then Process.kill(:KILL, Process.pid)
+      when "/die-once" then Process.kill(:KILL, Process.pid) if File.size("called-\#{env["QUERY_STRING"]}") <= Process.pid.to_s.size
+      when "/slow" then sleep 0.01 until File.exist?("go")
+      when "/half"
+        body = Enumerator.new { |parts| parts << "half" * 5000; sleep 0.5; Process.kill(:KILL, Process.pid) }
+        next [200, { "content-length" => "40000" }, body]
+      end
+      [200, { "content-type" => "text/plain" }, ["pid \#{Process.pid}"]]
+    end)
+  RUBY
+
+  define_method(:start) { |config = "", **keywords| @server = Edge.start(ru: slow_app, config: "err_respawn_interval 0\n#{config}", **keywords) }
+  def code(*options, path: "/") = Edge.curl(server, "-o", File::NULL, "-w", "%{http_code}", *options, path: path).first
+
+  it "runs without the app in its memory, and takes little of it" do
+    start
+    Edge.curl(server)
+    proxy = Edge.proxy(server)
+    expect(File.read("/proc/#{proxy}/maps")).not_to match(/ruby|fastrack\.so/)
+    expect(File.read("/proc/#{proxy}/status")[/^VmRSS:\s+(\d+)/, 1].to_i).to be < 12 * 1024
+  end
+
+  it "a GET whose worker dies is tried once more, and any other request is a 502" do
+    start("max_workers 2\n")
+    expect(code(path: "/die-once?get")).to eq("200")
+    expect(code("-X", "POST", "-d", "a=b", path: "/die-once?post")).to eq("502")
+    expect(code(path: "/die?always")).to eq("502")
+    # Twice, and never again.
+    expect(File.read(server.file("called-always")).size).to be_between(2, 16)
+    expect(code(path: "/")).to eq("200")
+  end
+
+  it "half a response never passes for a whole one" do
+    start
+    %w[--http2 --http1.1].each { |option| expect(Edge.curl(server, option, path: "/half").last).not_to be_success }
+  end
+
+  it "another one takes the place of one that is killed, on the same port, within a second" do
+    start
+    old = Edge.proxy(server)
+    Process.kill(:KILL, old)
+    began = Eventually.now
+    eventually { Edge.curl(server).last.success? }
+    expect(Eventually.now - began).to be < GcMode.patient(2)
+    expect(server.log).to include("the proxy (pid #{old}) was killed by SIGKILL: starting another one")
+    expect(Edge.proxy(server)).not_to eq(old)
+  end
+
+  it "it ends with a master that is killed" do
+    start
+    all = [*server.workers, server.master]
+    Process.kill(:KILL, server.master)
+    eventually { all.none? { |pid| ProcessTable.alive?(pid) } }
+  end
+
+  %i[TERM QUIT].each do |signal|
+    it "#{signal} lets requests finish, and accepts no others" do
+      start
+      asked = Thread.new { Edge.curl(server, path: "/slow?#{signal}") }
+      server.await_file("called-#{signal}")
+      server.signal(signal)
+      eventually { server.refused? }
+      server.write("go", "")
+      text, status = asked.value
+      expect([text, status.success?]).to match([/\Apid/, true])
+      expect(server.wait.exitstatus).to eq(0)
+      expect(Dir.exist?("/tmp/fastrack-#{Process.euid}") && Dir.children("/tmp/fastrack-#{Process.euid}").grep(/\A#{server.master}\.proxy/)).to be_falsy.or be_empty
+    end
+  end
+
+  it "a request that outlasts GracefulTimeout is cut" do
+    start("graceful_timeout 0.3\n")
+    asked = Thread.new { Edge.curl(server, path: "/slow?late") }
+    server.await_file("called-late")
+    server.signal(:TERM)
+    expect([server.wait.exitstatus, asked.value.last.success?]).to eq([0, false])
+  end
+
+  it "USR2 hands the port to another proxy, and the old one finishes its requests" do
+    start
+    old = [server.master, Edge.proxy(server)]
+    asked = Thread.new { Edge.curl(server, path: "/slow?old") }
+    server.await_file("called-old")
+    server.signal(:USR2)
+    server.await_ready(2)
+    answers = Array.new(20) { code }
+    server.write("go", "")
+    expect([asked.value.last.success?, answers.uniq]).to eq([true, ["200"]])
+    eventually { old.none? { |pid| ProcessTable.alive?(pid) } }
+    expect([code, ProcessTable.alive?(Edge.proxy(server))]).to eq(["200", true])
+  end
+
+  it "no request fails while workers are replaced, killed between requests, and the master too" do
+    start("max_workers 2\nmax_request_per_child 20\n")
+    stop = false
+    codes = []
+    asking = Thread.new { codes.concat(code("--no-progress-meter", "-w", "%{http_code}\n", path: "/?[1-20]").scan(/\d{3}/)) until stop }
+    2.times { |time| server.reload && server.await_ready(time + 2) }
+    server.signal(:USR2)
+    server.await_ready(4)
+    stop = true
+    asking.join
+    expect(codes.tally).to eq("200" => codes.size)
+    expect(codes.size).to be > 20
+  end
+
+  it "HUP gives another address its proxy, and takes it from one that is no longer named" do
+    start
+    FreePort.keep do |port|
+      server.reload("bind 'ssl://127.0.0.1:#{port}?cert=a.pem&key=a.key'\nmax_workers 1\n")
+      server.await_ready(2)
+      text, = Open3.capture2e("curl", "-sSk", "-o", File::NULL, "-w", "%{http_code}", "https://127.0.0.1:#{port}/")
+      expect(text).to eq("200")
+    end
+  end
+
+  it "HUP without TLS gives the port back to the workers" do
+    @server = Server.ready(ru: slow_app, fastrack: true, config: "compress true\nhost '127.0.0.1'\nport 0\nmax_workers 1", options: { "Host" => nil, "Port" => nil })
+    proxy = Edge.proxy(server)
+    server.reload("host '127.0.0.1'\nport 0\nmax_workers 1")
+    server.await_ready(2)
+    eventually { !ProcessTable.alive?(proxy) }
+    expect(server.get("/").status).to eq(200)
+  end
+end
