@@ -197,6 +197,7 @@ module Fastrack
       @configuration.call_hook(:after_worker_ready, @launcher, self)
       @orphan_guard.kill.join
       @memory_note&.write
+      channel.write(ControlChannel::COPIES_CODE) if copies_code?
       channel.write(ControlChannel::READY)
       return unless run(@request_limit) == :limit
 
@@ -209,6 +210,9 @@ module Fastrack
     ensure
       channel.write(ControlChannel::ENDING)
     end
+
+    # An app may turn YJIT on while it is loaded, as Rails does.
+    def copies_code? = PromotedMold::FORGETFUL && defined?(RubyVM::YJIT.enabled?) && RubyVM::YJIT.enabled?
 
     # Serves, and reopens log files between two requests, because a reopened file could fail a write of a request.
     #

@@ -47,6 +47,15 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect([none, some]).to eq([["refork", *["false"] * 4], ["refork", *["false"] * 4, *("true" if RUBY_VERSION < "3.4")]])
   end
 
+  it "does nothing where a full GC of each worker would copy YJIT's code" do
+    yjit = "after_fork { RubyVM.const_set(:YJIT, Class.new { def self.enabled? = true }) unless defined?(RubyVM::YJIT.enabled?) && RubyVM::YJIT.enabled? }"
+    server = serving(config: yjit)
+    warmed(server)
+    saves = RUBY_VERSION < "3.4"
+    expect(refork(server)).to match(saves ? [/URG sent/, 0] : [/with YJIT on Ruby 3.4 and later it saves nothing/, 1])
+    expect(roles(server).key?("mold")).to eq(saves)
+  end
+
   it "has a worker's successor come from the mold" do
     server, mold = reforked(MaxRequestPerChild: 40)
     2.times do

@@ -108,6 +108,9 @@ module Fastrack
     # @return [String, nil] name of the first worker whose app has forbidden reforks
     attr_reader :forbidden_by
 
+    # Whether a full GC of a worker makes all of YJIT's code its own.
+    def copies_code? = @copies_code
+
     # @return [WorkerHandle, nil] the first worker of a mold on trial
     attr_reader :trial
 
@@ -261,7 +264,8 @@ module Fastrack
     end
 
     def receive_words(message, handle)
-      if message.start_with?(ControlChannel::FORBID) then @forbidden_by ||= handle.first? ? message.delete_prefix("#{ControlChannel::FORBID} ") : handle.name
+      if message == ControlChannel::COPIES_CODE then @copies_code = true
+      elsif message.start_with?(ControlChannel::FORBID) then @forbidden_by ||= handle.first? ? message.delete_prefix("#{ControlChannel::FORBID} ") : handle.name
       elsif message.start_with?(ControlChannel::STOP)
         # In development INT may be meant for a debugger, as the terminal's is.
         # One that is told to finish gets TERM, too.

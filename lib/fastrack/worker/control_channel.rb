@@ -23,6 +23,8 @@ module Fastrack
     TOO_LARGE = "too large"
     # Worker or mold: the app forbids reforks. The place of the call follows.
     FORBID = "forbid reforks"
+    # Worker: it runs YJIT on a Ruby whose full GC writes to all of YJIT's code (MutableBranchList::for_each), so a refork saves nothing.
+    COPIES_CODE = "copies code"
     # Worker: whether something in the app, such as a debugger, handles INT.
     INTERRUPT_TAKEN = "interrupt taken"
     INTERRUPT_LEFT = "interrupt left"
