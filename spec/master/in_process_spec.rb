@@ -41,6 +41,19 @@ RSpec.describe "A server inside another process" do
     expect(facts).to eq(status: "200", body: "streamed", finished: "true")
   end
 
+  it "is in the main Ractor only: the extension keeps objects that others must not touch" do
+    facts = InProcess.json(<<~'RUBY')
+      Fastrack::Server.new(->(_) {})
+      ractor = Ractor.new { Fastrack.trim_heap }
+      begin
+        ractor.public_send(ractor.respond_to?(:take) ? :take : :value)
+      rescue => error
+        puts JSON.generate(cause: error.cause.class.name)
+      end
+    RUBY
+    expect(facts).to eq(cause: "Ractor::UnsafeError")
+  end
+
   it "serves an app that calls itself, on connections that are kept alive, too" do
     answers = InProcess.json(<<~'RUBY')
       inner = nil
