@@ -27,6 +27,33 @@ RSpec.describe "A server inside another process" do
     expect([result.output, result.status.exitstatus]).to eq(["fine\n", 0])
   end
 
+  it "serves Rack 3's streaming bodies where the program has not loaded Rack" do
+    facts = InProcess.json(<<~'RUBY')
+      raise "Rack is loaded" if defined?(Rack)
+      app = lambda do |env|
+        [200, { "x-finished" => env.key?("rack.response_finished").to_s }, ->(stream) { stream.write("streamed") && stream.close }]
+      end
+      server = Fastrack::Server.new(app).start
+      response = request(server)
+      puts JSON.generate(status: response.code, body: response.body, finished: response["x-finished"])
+      server.stop
+    RUBY
+    expect(facts).to eq(status: "200", body: "streamed", finished: "true")
+  end
+
+  it "is in the main Ractor only: the extension keeps objects that others must not touch" do
+    facts = InProcess.json(<<~'RUBY')
+      Fastrack::Server.new(->(_) {})
+      ractor = Ractor.new { Fastrack.trim_heap }
+      begin
+        ractor.public_send(ractor.respond_to?(:take) ? :take : :value)
+      rescue => error
+        puts JSON.generate(cause: error.cause.class.name)
+      end
+    RUBY
+    expect(facts).to eq(cause: "Ractor::UnsafeError")
+  end
+
   it "serves an app that calls itself, on connections that are kept alive, too" do
     answers = InProcess.json(<<~'RUBY')
       inner = nil

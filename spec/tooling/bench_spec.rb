@@ -17,6 +17,8 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     "uploads" => [%w[--seconds 1 --uploads 2], /\Ap99 alone #{number} ms, beside 2 uploads #{number} ms .*, which sent \d+ MB meanwhile$/],
     # Two hundred milliseconds of one server.
     "run" => [%w[--quick --seconds 0.2 --workload hello-tcp --server fastrack --out DIR], /^\| fastrack(?: \| #{number}){5} \| \d+ of \d+ \| /],
+    # A suite of two cases; this server takes the second one's method.
+    "conformance" => [%w[llhttp DIR], /\AStrange method: refused; here: 200 1 seen\n    "STRANGE .*"\n1 passed, 1 failed\n\z/, [1]],
     # Counting takes minutes under valgrind. It judges these figures, which are no lane's.
     "instructions" => [%w[--check --from DIR/figures.json], /^\w+ +instructions: access log, combined, share of a request #{number} \(/, [1]]
   }
@@ -33,6 +35,33 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     @runs = {}
     Dir.mktmpdir("fastrack-bench") do |dir|
       File.write("#{dir}/figures.json", JSON.generate("pipelined" => 2_800, "combined" => 3_000))
+      Folder.write(dir, "test/request/cases.md", <<~MARKDOWN)
+        ### Chunks
+        <!-- meta={"type": "request"} -->
+        ```http
+        POST / HTTP/1.1
+        Transfer-Encoding: chunked
+
+        3
+        a\\rb
+        0
+
+
+        ```
+        ```log
+        off=0 message complete
+        ```
+        ### Strange method
+        <!-- meta={"type": "request"} -->
+        ```http
+        STRANGE / HTTP/1.1
+
+
+        ```
+        ```log
+        off=0 error code=6 reason="Invalid method"
+        ```
+      MARKDOWN
       run = lambda do |name|
         words = programs.fetch(name).first.map { |word| word.sub("DIR", dir) }
         @runs[name] = Open3.capture2e(RbConfig.ruby, "-w", "bench/#{name}", *words, chdir: Server::ROOT)

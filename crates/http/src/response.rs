@@ -117,7 +117,8 @@ impl ResponseHead {
     ///
     /// A value with newlines becomes one field per non-empty line, as in Rhebok. Date and Server replace the server's
     /// own. Connection and Keep-Alive are dropped, because only the server knows whether the connection stays open; `close`
-    /// sets [`wants_close`](Self::wants_close). Fails on a name that is not a token, and on CR or NUL in a value.
+    /// sets [`wants_close`](Self::wants_close). Status is dropped: the Rack SPEC forbids it, and CGI gateways would take it for the
+    /// status. Fails on a name that is not a token, and on CR or NUL in a value.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), FieldError> {
         if let Some(length) = self.fields.reuse(&self.previous, name, value) {
             match length {
@@ -157,6 +158,7 @@ impl ResponseHead {
                 self.server.clear();
                 write_line(name, value, &mut self.server);
             }
+            6 if name.eq_ignore_ascii_case(b"status") => {}
             7 if name.eq_ignore_ascii_case(b"upgrade") => self.upgrade_line(name, value),
             10 if name.eq_ignore_ascii_case(b"connection") => self.connection.add(value),
             10 if name.eq_ignore_ascii_case(b"keep-alive") => {}

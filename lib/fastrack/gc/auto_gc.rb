@@ -43,7 +43,8 @@ module Fastrack
       GCFigures.tells?(:slot_size, :heap_eden_slots, :total_allocated_objects, :total_freed_objects) { GC.stat_heap(0) } &&
         GCFigures.tells?(:malloc_increase_bytes, :malloc_increase_bytes_limit) { GC.stat } &&
         GCFigures.tells?(:need_major_by, :state) { GC.latest_gc_info } &&
-        (GCFigures.tells?(:heap_allocatable_pages) { GC.stat_heap(0) } || GCFigures.tells?(:heap_allocatable_slots) { GC.stat })
+        (GCFigures.tells?(:heap_allocatable_pages) { GC.stat_heap(0) } ||
+         %i[heap_allocatable_slots heap_allocatable_bytes].any? { |name| GCFigures.tells?(name) { GC.stat } })
     end
 
     # @yieldreturn [Engine]
@@ -108,10 +109,12 @@ module Fastrack
     def rooms
       GC.stat(@stat)
       GC.stat_heap(nil, @pools)
-      # Before Ruby 3.4 each pool has pages of its own to grow by. Since then any pool may get them.
-      shared, pages = @stat.fetch(:heap_allocatable_slots, 0), @stat.fetch(:heap_empty_pages, 0)
+      # Before Ruby 3.4 each pool has pages of its own to grow by. Since then any pool may get them: Ruby 3.4 and 4.0 tell how many slots, 4.1
+      # how many bytes.
+      shared, bytes = @stat.fetch(:heap_allocatable_slots, 0), @stat.fetch(:heap_allocatable_bytes, 0)
+      pages = @stat.fetch(:heap_empty_pages, 0)
       slots = @pools.each_value.map do |pool|
-        spare = pool.fetch(:heap_allocatable_pages, pages) * PAGE / pool[:slot_size]
+        spare = ((pool.fetch(:heap_allocatable_pages, pages) * PAGE) + bytes) / pool[:slot_size]
         pool[:heap_eden_slots] - pool[:total_allocated_objects] + pool[:total_freed_objects] + shared + spare
       end
       slots << (@stat[:malloc_increase_bytes_limit] - @stat[:malloc_increase_bytes])

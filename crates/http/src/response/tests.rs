@@ -34,6 +34,14 @@ fn the_head_is_in_the_order_of_the_contract() {
 }
 
 #[test]
+fn a_status_among_the_fields_is_not_sent() {
+    assert_eq!(
+        written(200, &[("status", "500"), ("Status", "404"), ("statux", "x")]),
+        "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: Fastrack\r\nstatux: x\r\nConnection: close\r\n\r\n"
+    );
+}
+
+#[test]
 fn the_applications_date_and_server_win_and_its_connection_does_not() {
     let text =
         written(404, &[("date", "Foooo"), ("Connection", "keep-alive"), ("SERVER", "mine"), ("Dat", "x")]);

@@ -58,9 +58,11 @@ pub(super) fn app_settings(
     let callbacks = callback_arrays(ruby, templates)?;
     let offered = offered(templates)?;
     let release: Option<String> = ruby.eval("::Rack.release if defined?(::Rack.release)")?;
-    let mut numbers =
-        release.iter().flat_map(|text| text.split('.')).map(|number| number.parse().unwrap_or(0));
-    let rack = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    // An app without Rack has what Rack 3.1 allows, as its env says (EngineBuilder).
+    let rack = release.map_or((3, 1), |text| {
+        let mut numbers = text.split('.').map(|number| number.parse().unwrap_or(0));
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    });
     let [templates, after_response, error_page] = kept.each_ref().map(|value| value.as_raw());
     let settings = AppSettings {
         templates,
