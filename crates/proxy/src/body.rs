@@ -50,12 +50,17 @@ impl Body for Outgoing {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match &mut self.source {
             Source::Memory(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
             Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),
-            Source::File(body) => Poll::Ready(body.next_part().map(|part| part.map(Frame::data).map_err(Error::from))),
+            Source::File(body) => {
+                Poll::Ready(body.next_part().map(|part| part.map(Frame::data).map_err(Error::from)))
+            }
         }
     }
 

@@ -77,7 +77,10 @@ impl Files {
         let is_multipart = response.headers().get(header::CONTENT_TYPE).is_some_and(is_multipart);
         for (name, value) in &app {
             // The app's word counts, but for what the bytes here are.
-            let is_ours = matches!(*name, header::CONTENT_LENGTH | header::CONTENT_ENCODING | header::TRANSFER_ENCODING);
+            let is_ours = matches!(
+                *name,
+                header::CONTENT_LENGTH | header::CONTENT_ENCODING | header::TRANSFER_ENCODING
+            );
             if !is_ours && !(is_multipart && *name == header::CONTENT_TYPE) {
                 response.headers_mut().insert(name, value.clone());
             }
@@ -112,7 +115,8 @@ fn respond(entry: &Entry, request: &Parts) -> Response<Source> {
         Outcome::Failed => builder.status(StatusCode::PRECONDITION_FAILED).body(Source::empty()),
         Outcome::Send => {
             let range = range.filter(|_| conditions::if_range(fields, variant));
-            let ranges = range.and_then(|range| range.to_str().ok()).map(|range| ranges::parse(range, variant.length));
+            let ranges =
+                range.and_then(|range| range.to_str().ok()).map(|range| ranges::parse(range, variant.length));
             with_body(builder, entry, variant, ranges.unwrap_or(Ranges::Whole))
         }
     };
@@ -150,7 +154,10 @@ fn with_body(builder: Builder, entry: &Entry, variant: &Variant, ranges: Ranges)
         Ranges::Some(ranges) => match &ranges[..] {
             [range] => {
                 let (status, source) = opened(vec![Piece::File(range.clone())]);
-                builder.status(partial(status)).header(header::CONTENT_RANGE, content_range(range, length)).body(source)
+                builder
+                    .status(partial(status))
+                    .header(header::CONTENT_RANGE, content_range(range, length))
+                    .body(source)
             }
             ranges => {
                 let boundary = format!("fastrack{:016x}", crate::compress::random());

@@ -61,8 +61,13 @@ impl Entry {
         let guess = mime_guess::from_path(file).first_raw().unwrap_or("application/octet-stream");
         let before = |coding: Option<Coding>| {
             let known = known?;
-            let coded = known.coded.iter().find(|(other, _)| Some(*other) == coding).map(|(_, variant)| variant);
-            if coding.is_none() { Some(&known.file) } else { coded }
+            let coded =
+                known.coded.iter().find(|(other, _)| Some(*other) == coding).map(|(_, variant)| variant);
+            if coding.is_none() {
+                Some(&known.file)
+            } else {
+                coded
+            }
         };
         let beside = |coding: Coding| {
             let mut name = file.as_os_str().to_owned();
@@ -83,7 +88,10 @@ impl Entry {
         if self.coded.is_empty() {
             return None;
         }
-        accepted.codings().find_map(|coding| self.coded.iter().find(|(one, _)| *one == coding)).map(|(coding, variant)| (*coding, variant))
+        accepted
+            .codings()
+            .find_map(|coding| self.coded.iter().find(|(one, _)| *one == coding))
+            .map(|(coding, variant)| (*coding, variant))
     }
 
     /// Whether there is a compressed form.
@@ -98,7 +106,12 @@ impl Entry {
 }
 
 impl Variant {
-    fn load(path: PathBuf, coding: Option<Coding>, is_wanted: bool, known: Option<&Variant>) -> Option<Variant> {
+    fn load(
+        path: PathBuf,
+        coding: Option<Coding>,
+        is_wanted: bool,
+        known: Option<&Variant>,
+    ) -> Option<Variant> {
         let metadata = fs::metadata(&path).ok()?;
         let etag = etag(&metadata, coding);
         let length = metadata.len();

@@ -48,7 +48,12 @@ impl Folder {
     }
 }
 
-fn answer(files: &Files, method: &str, path: &str, lines: &[(&str, &str)]) -> Option<(u16, HeaderMap, String)> {
+fn answer(
+    files: &Files,
+    method: &str,
+    path: &str,
+    lines: &[(&str, &str)],
+) -> Option<(u16, HeaderMap, String)> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in lines {
         request = request.header(*name, *value);
@@ -90,11 +95,17 @@ fn files_of_the_folder_are_served_and_no_others() {
 #[test]
 fn a_compressed_form_is_sent_to_whom_takes_it() {
     let folder = Folder::new();
-    for (accept, expected, coding) in
-        [("br, gzip", "brotli", Some("br")), ("gzip", "gzip", Some("gzip")), ("zstd", "plain", None), ("identity", "plain", None)]
-    {
+    for (accept, expected, coding) in [
+        ("br, gzip", "brotli", Some("br")),
+        ("gzip", "gzip", Some("gzip")),
+        ("zstd", "plain", None),
+        ("identity", "plain", None),
+    ] {
         let (_, fields, text) = folder.get("/b.css", &[("accept-encoding", accept)]).expect("a file");
-        assert_eq!((&text[..], fields.get("content-encoding").map(|value| value.as_bytes())), (expected, coding.map(str::as_bytes)));
+        assert_eq!(
+            (&text[..], fields.get("content-encoding").map(|value| value.as_bytes())),
+            (expected, coding.map(str::as_bytes))
+        );
         assert_eq!(fields["vary"], "accept-encoding");
         assert_eq!(fields["content-type"], "text/css");
         assert_eq!(fields["cache-control"], "public, max-age=60");
@@ -132,16 +143,30 @@ fn a_client_that_has_the_file_gets_no_body() {
 fn one_range_and_several() {
     let folder = Folder::new();
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=2-4")]).expect("a file");
-    assert_eq!((status, &fields["content-range"], &text[..]), (206, &HeaderValue::from_static("bytes 2-4/10"), "234"));
+    assert_eq!(
+        (status, &fields["content-range"], &text[..]),
+        (206, &HeaderValue::from_static("bytes 2-4/10"), "234")
+    );
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=0-1,-2")]).expect("a file");
     let kind = fields["content-type"].to_str().expect("text");
     let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
-    let part = |range: &str, text: &str| format!("\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}");
-    assert_eq!((status, text), (206, format!("{}{}\r\n--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89"))));
+    let part = |range: &str, text: &str| {
+        format!(
+            "\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}"
+        )
+    };
+    assert_eq!(
+        (status, text),
+        (206, format!("{}{}\r\n--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89")))
+    );
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=10-")]).expect("a file");
-    assert_eq!((status, &fields["content-range"], &text[..]), (416, &HeaderValue::from_static("bytes */10"), ""));
+    assert_eq!(
+        (status, &fields["content-range"], &text[..]),
+        (416, &HeaderValue::from_static("bytes */10"), "")
+    );
     // Those of the file itself, whatever else the client takes.
-    let (status, fields, text) = folder.get("/b.css", &[("range", "bytes=0-0"), ("accept-encoding", "br")]).expect("a file");
+    let (status, fields, text) =
+        folder.get("/b.css", &[("range", "bytes=0-0"), ("accept-encoding", "br")]).expect("a file");
     assert_eq!((status, fields.contains_key("content-encoding"), &text[..]), (206, false, "p"));
 }
 
@@ -149,7 +174,9 @@ fn one_range_and_several() {
 fn a_range_of_another_file_is_not_sent() {
     let folder = Folder::new();
     let (_, fields, _) = folder.get("/a.txt", &[]).expect("a file");
-    for (value, expected) in [(&fields["etag"], 206), (&fields["last-modified"], 206), (&HeaderValue::from_static("\"x\""), 200)] {
+    for (value, expected) in
+        [(&fields["etag"], 206), (&fields["last-modified"], 206), (&HeaderValue::from_static("\"x\""), 200)]
+    {
         let lines = [("range", "bytes=0-0"), ("if-range", value.to_str().expect("text"))];
         assert_eq!(folder.get("/a.txt", &lines).expect("a file").0, expected, "{value:?}");
     }
