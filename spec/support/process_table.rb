@@ -25,11 +25,9 @@ module ProcessTable
   def zombies(*parents) = pids { |state, parent| parents.include?(parent) && state == "Z" }
   def group(pgid) = pids { |state, _, group| group == pgid && state != "Z" }
 
-  # Pids of a master's children by their titles: workers, and those that have loaded the app and fork workers.
-  def workers(master) = titled(master, "worker")
-  def molds(master) = titled(master, "generation")
-
-  def titled(master, role) = children(master).select { |pid| title(pid).start_with?("fastrack #{role}") }
+  # Pids of a master's children by their titles: workers, which may call themselves what they like, and those that have loaded the app.
+  def workers(master) = children(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master)|exe/fastrack}) }
+  def molds(master) = children(master).select { |pid| title(pid).start_with?("fastrack generation") }
 
   # Only as much as is asked for of each: there may be hundreds of processes, and specs look at them often.
   def pids

@@ -370,8 +370,7 @@ module Fastrack
     def report(now)
       from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "generation 0"
       Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
-      @orders.done("URG") if @mold
-      @done.call if @mold
+      [@orders.done("URG"), @done.call] if @mold
       @generation = nil
       @pause = CHECK_INTERVALS.begin
       @look_at = now + @pause
