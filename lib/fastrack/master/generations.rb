@@ -134,7 +134,8 @@ module Fastrack
     # @return [MoldHandle]
     def fork_mold(starting: false)
       ForkGuard.own_fork do
-        forks = starting || @launcher.loaded?
+        # Where the scoreboard cannot be passed on, Bundler's changes of the master stay, and the rest is new.
+        forks = starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
         kept = [@death_pipe.first, *(@launcher.open_listeners unless forks)]
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
           forks ? FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting).live : Seat.exec(@launcher, theirs, kept.first)
