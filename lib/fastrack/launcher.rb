@@ -58,6 +58,7 @@ module Fastrack
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       note_loaded unless loadable
       @loaded = !loadable
+      @subreaper = Fastrack.adopt_orphans
       @master = Master.new(self, app, old_master)
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say(e) if @master.nil?
@@ -156,7 +157,7 @@ module Fastrack
     def loaded? = @loaded
 
     # @return [Boolean] whether the master becomes the parent of workers that a mold has forked
-    def subreaper? = (@seat || @master).subreaper?
+    def subreaper? = @subreaper
 
     # @return [#close, nil] see #run
     attr_reader :waiting
@@ -229,6 +230,7 @@ module Fastrack
       @app = app
       @loaded = false
       @seat.settle(@configuration)
+      @subreaper = @seat.subreaper?
       @listener_set = @seat
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       @background = @seat.background?

@@ -7,6 +7,7 @@ require_relative "master/hooks"
 require_relative "master/monitor_thread"
 require_relative "master/process_setup"
 require_relative "master/refork"
+require_relative "master/reload"
 require_relative "master/shutdown"
 require_relative "master/worker_timeout"
 require_relative "master/workers"
@@ -41,10 +42,12 @@ module Fastrack
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When the master dies in any way, workers read the end of file.
       @death_pipe = IO.pipe
-      keep_words
+      Log.repeats = Repeats.new
+      ForkGuard.shared = [LastWords.open, Log.repeats]
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
       @workers = Workers.new(launcher, @hooks, @signals)
+      @reload = Reload.new(launcher, @workers, @hooks) { |moved| reconfigured(moved) }
       @generations = Generations.new(launcher, app, @workers, @death_pipe, @orders) { restore }
       @worker_timeout = WorkerTimeout.new(@workers)
       @refork = Refork.new(launcher, @workers, @orders) { @generations.spare_first }
@@ -54,7 +57,6 @@ module Fastrack
       # systemd's watchdog is also pinged while a hook keeps the master from its loop.
       @hooks.limit.meanwhile = @sd_notify&.method(:step)
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
-      @subreaper = Fastrack.adopt_orphans
       @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = @interrupts = 0
@@ -89,9 +91,6 @@ module Fastrack
     # @return [MasterHooks]
     attr_reader :hooks
 
-    # @return [Boolean] whether this process becomes the parent of workers that a mold has forked
-    def subreaper? = @subreaper
-
     # Starts the app's plugins.
     #
     # @raise [StartFailed]
@@ -107,13 +106,6 @@ module Fastrack
     def worker_processes = @workers.size
 
     private
-
-    # Opens the pipes that all processes share: last words, and counts of repeated failures.
-    def keep_words
-      LastWords.open
-      Log.repeats = Repeats.new
-      ForkGuard.shared = [LastWords, Log.repeats]
-    end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
@@ -144,7 +136,12 @@ module Fastrack
       @monitor = MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed)
     end
 
-    def move_monitor
+    # @param moved [Boolean] whether the monitor is to listen elsewhere
+    def reconfigured(moved)
+      Proxy.assign(@launcher.listeners, configuration)
+      proxy&.reload
+      return unless moved
+
       @monitor&.close
       @monitor = nil
       start_monitor
@@ -201,8 +198,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @proxy, @worker_timeout, @shutdown, *@periodic,
-             *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @proxy, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -312,11 +308,7 @@ module Fastrack
     def reload
       @orders.begin("HUP")
       @sd_notify&.reloading
-      reconfigure { @launcher.reload { |seconds, reading| @hooks.within(seconds, &reading) } }
-      Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded?
-      @generations.renew
-    rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
-      reason = e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)
+      reason = @reload.run or return @generations.renew
       Log.line("HUP changes nothing: #{reason}", :error)
       @orders.refused("HUP", reason)
       notify_ready
@@ -324,17 +316,8 @@ module Fastrack
 
     # Called when the new code of a HUP has failed.
     def restore
-      reconfigure { @launcher.undo }
+      @reload.undo
       notify_ready
-    end
-
-    def reconfigure
-      auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
-      yield
-      Proxy.assign(@launcher.listeners, configuration)
-      move_monitor unless configuration.control&.to_a == endpoints
-      proxy&.reload
-      resize_as_configured(learned: auto && configuration.auto_workers?)
     end
 
     # Whether an order ends the server, so that nobody needs a new configuration or worker. HUP may mean that the terminal is closed.
@@ -368,11 +351,6 @@ module Fastrack
       Log.line("#{name}: changing to #{Log.count(workers, "worker")}")
     end
 
-    # Keeps the number that `auto` has found.
-    def resize_as_configured(learned: configuration.auto_workers?)
-      @workers.size = configuration.max_workers unless learned && @workers.size.positive?
-    end
-
     # Loaded once all workers serve, when nobody waits for the master.
     def memory_supervisor
       require_relative "memory/supervisor"
@@ -382,7 +360,8 @@ module Fastrack
     # Spawns one worker at most, so that signals are handled between two spawns.
     def maintain(now)
       refork(auto: true) if @shutdown.nil? && @refork.due?(now, configuration)
-      renew(@generations.step(@generation, now))
+      before, @generation = @generation, @generations.step(@generation, now)
+      @refork.drop if @generation > before
       @generation += 1 if @refork.step(@generation, now, @generations.previous_molds)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation, @refork.begun? ? :refork : :reload)
@@ -391,17 +370,11 @@ module Fastrack
       @workers.fill_slot(@generation)
     end
 
-    # @param generation [Integer] of the workers; one more with new code, one less when that has failed
-    def renew(generation)
-      @refork.drop if generation > @generation
-      @generation = generation
-    end
-
     def announce_ready
       return if @announced == @generation || !@workers.complete?(@generation)
 
       @announced = @generation
-      @orders.done("HUP")
+      @orders.done("HUP") unless @generations.renewing?
       @sd_notify&.main_pid(Process.pid) if @main_pid_changed
       @main_pid_changed = false
       notify_ready
@@ -427,7 +400,7 @@ module Fastrack
         return if shutting_down?
 
         # TTOU or WINCH may have stopped workers of this master, because the new master was to replace them.
-        resize_as_configured
+        @reload.resize
         @monitor&.listen
         notify_ready
       when :heir then @monitor&.listen

@@ -80,12 +80,6 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "there is a
     end
   end
 
-  it "is that workers get the same code where the app is preloaded, which `fastrack phased-restart` says" do
-    server = running
-    output, status = fastrack("phased-restart")
-    expect([output, status]).to match([/\AHUP sent to #{server.pid}\nThe app is preloaded: .*`fastrack restart` loads new code\.\nready in /, 0])
-  end
-
   it "is not waited for with --no-wait" do
     write("config.ru", Rackups::GATE)
     server = ready("-b", "127.0.0.1:0", "-w", "1")
@@ -140,7 +134,8 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "there is a
   end
 
   it "is told by `fastrack stop` with status 1 and what still runs, when that outlasts the server's own limits" do
-    write("config.ru", "at_exit { sleep if $PROGRAM_NAME.end_with?('fastrack') }\n#{Rackups::PID}")
+    write("config/fastrack.rb", "at_exit { sleep }")
+    write("config.ru", Rackups::PID)
     server = ready(*%w[-b 127.0.0.1:0 -w 1 -P app.pid -O GracefulTimeout=0])
     eventually { File.socket?(path("app.control")) }
     expect(stopped(server, "-P", "app.pid"))

@@ -128,7 +128,7 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
     RUBY
     port = eventually { listening_port(server) }
     ask = -> { HttpResponse.ask(TCPSocket.new("127.0.0.1", port)) }
-    workers = -> { ProcessTable.children(server.pid) }
+    workers = -> { ProcessTable.workers(server.pid) }
     eventually { workers.call.size == 2 }
     # The app's own writes fail, which is the app's to deal with.
     expect(ask.call.status).to eq(500)
@@ -142,7 +142,7 @@ RSpec.describe "Log files", once: "descriptors and signals, which are the same i
     server.signal(:USR2)
     expect(server.wait.exitstatus).to eq(0)
     master = server.lines_of("loaded").last.to_i
-    eventually { ProcessTable.children(master).size == 2 }
+    eventually { ProcessTable.workers(master).size == 2 }
     expect(ask.call.status).to eq(500)
     server.signal(:TERM, to: master)
     await_processes(server, 0)

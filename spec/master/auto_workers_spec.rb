@@ -24,7 +24,7 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
       # The mold is the sixth.
       server.await_log("refork: generation 2 ") && eventually(90) { server.workers.size >= 6 }
     end
-    expect(lines(server).first).to match(/\Afastrack: workers auto: changing from 1 to 2 \(all busy in \d+ of 20 looks; computing \d+ % of their requests' time on 1 CPUs: \d+; limit .*, master and shared 1\d\d MB, .*\)\z/)
+    expect(lines(server).first).to match(/\Afastrack: workers auto: changing from 1 to 2 \(all busy in \d+ of 20 looks; computing \d+ % of their requests' time on 1 CPUs: \d+; limit .*, shared 1\d\d MB, .*\)\z/)
     expect([lines(server).last, server.log]).to match([/ each worker \d\.\d MB: \d+\)\z/, /\A(?!.*(?:SIGKILL|recycling))/m])
   end
 

@@ -25,9 +25,9 @@ RSpec.describe "A master that adopts processes", once: "processes" do
     possible = system(*wrapper, "true", %i[out err] => File::NULL)
     skip "#{wrapper.first} is not allowed to do that here" unless possible
     # Once it is ready, what hooks have started is over.
-    server = Server.ready(ru: ru, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, wrapper: wrapper, config: HOOKS)
+    server = Server.ready(ru: ru, fastrack: true, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1 }, wrapper: wrapper, config: HOOKS)
     master = wrapper == PROCESS_1 ? ProcessTable.children(server.pid).first : server.pid
-    workers = eventually { ProcessTable.children(master).then { |found| found if found.size == 2 } }
+    workers = eventually { ProcessTable.workers(master).then { |found| found if found.size == 2 } }
     [server, master, workers]
   end
 
@@ -35,14 +35,14 @@ RSpec.describe "A master that adopts processes", once: "processes" do
     it "D6 reaps them #{what}, and leaves to a hook what the hook has started", **tags.to_h do
       server, master, workers = start(wrapper)
       5.times { server.get("/leave") }
-      eventually { ProcessTable.children(master).size >= 7 }
+      eventually { ProcessTable.children(master).size >= 8 }
       server.write("go", "")
-      # Those of the hooks are left.
-      eventually { ProcessTable.children(master).size == 2 && ProcessTable.zombies(master).size == 4 }
+      # Those of the hooks are left, which are of the process that runs the hooks.
+      eventually { ProcessTable.children(master).size == 3 && ProcessTable.zombies(master, *ProcessTable.molds(master)).size == 4 }
       Process.kill(:KILL, workers.first)
       eventually { server.lines_of("statuses").any? }
       expect(server.lines_of("statuses")).to eq(["6 7 8 9"])
-      eventually { ProcessTable.zombies(master).empty? }
+      eventually { ProcessTable.zombies(master, *ProcessTable.molds(master)).empty? }
       Process.kill(:TERM, master)
       expect(server.wait.exitstatus).to eq(0)
     end
@@ -53,7 +53,7 @@ RSpec.describe "A master that adopts processes", once: "processes" do
     slow = SlowRequest.new(server)
     Process.kill(:TERM, master)
     # Its other worker has gone.
-    eventually { ProcessTable.children(master).size == 1 }
+    eventually { ProcessTable.workers(master).size == 1 }
     expect([slow.finish.status, server.wait.exitstatus]).to eq([200, 0])
   end
 
@@ -61,7 +61,7 @@ RSpec.describe "A master that adopts processes", once: "processes" do
     server, master, workers = start(PROCESS_1)
     Process.kill(:USR2, master)
     eventually { server.log.include?("fastrack: USR2 is ignored: process 1 is not replaced, because its end would end the container; replace the container") }
-    expect([server.get.status, ProcessTable.children(master)]).to eq([200, workers])
+    expect([server.get.status, ProcessTable.workers(master)]).to eq([200, workers])
     Process.kill(:TERM, master)
     expect(server.wait.exitstatus).to eq(0)
   end

@@ -55,7 +55,7 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
       last = measures(server.master).merge(memory: memory(server.master))
       expect(bodies.map { |body| body.split.first }.uniq.size).to eq(rounds + 1)
       await_processes(server, 3)
-      expect(server.processes).to contain_exactly(server.master, *server.workers)
+      expect(server.processes).to contain_exactly(server.master, *server.molds, *server.workers)
       expect(last.except(:memory, :descriptors)).to eq(first.except(:memory, :descriptors))
       # The one to the old master is closed a moment after that one's end.
       eventually(20, -> { measures(server.master) }) { measures(server.master)[:descriptors].values.sum <= before[:descriptors].values.sum }

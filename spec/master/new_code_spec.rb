@@ -39,7 +39,7 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
 
   hang = { options: { WorkerBootTimeout: 1 } }
   failures = {
-    "raises" => ["raise 'no such table'", "the app does not load: no such table \\(RuntimeError\\)"],
+    "raises" => ["raise 'no such table'", "the app does not load: .*no such table \\(RuntimeError\\)"],
     "is no Ruby" => ["run (", "the app does not load: "],
     "exits" => ["exit 3", "exit\\(3\\) was called while the app was loaded"],
     "hangs" => ["sleep", "generation 0 \\(pid \\d+\\) was killed by the master \\(WorkerBootTimeout\\)", hang],

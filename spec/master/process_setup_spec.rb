@@ -81,7 +81,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
   describe "as root", if: Process.uid.zero? do
     let(:nobody) { Etc.getpwnam("nobody") }
 
-    it "C2 has workers that are the user's once after_fork has run, and a master that is root's" do
+    it "C2 has workers that are the user's before after_fork runs, and a master that is root's" do
       # The log is in a folder of the user's.
       server = Server.start(ru: ru.sub(/^ +File.write.*\n/, ""), options: { MaxWorkers: 1 }, wrapper: ["sh", "-c", 'chown nobody . && exec "$@"', "sh"], config: <<~RUBY)
         user "nobody"
@@ -89,7 +89,7 @@ RSpec.describe "The server's process", once: "settings of processes" do
         after_fork { File.write("hook", Process.euid.to_s) }
       RUBY
       expect(server.get.body).to end_with("#{nobody.uid}, #{nobody.gid}, [#{nobody.gid}]]")
-      expect([File.read("#{server.dir}/hook"), File.stat("/proc/#{server.master}").uid]).to eq(["0", 0])
+      expect([File.read("#{server.dir}/hook"), File.stat("/proc/#{server.master}").uid]).to eq([nobody.uid.to_s, 0])
       expect(File.stat("#{server.dir}/err.log").uid).to eq(nobody.uid)
     end
 

@@ -161,7 +161,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
         go_back(server)
         await_processes(server, 3)
       end
-      expect([pid_in(server), ProcessTable.children(server.pid).size]).to eq([server.pid, 2])
+      expect([pid_in(server), ProcessTable.workers(server.pid).size]).to eq([server.pid, 2])
     end
 
     # The kernel closes its channel a moment before, and nothing else may ever happen that would have the old one look again.

@@ -138,10 +138,10 @@ RSpec.describe "Signals", once: "processes and signals" do
 
     it "C1 WINCH changes nothing in the foreground of a terminal, which sends it when its window changes" do
       in_terminal("exec #{server}") do |_, pid, log, screen|
-        workers = ProcessTable.children(pid)
+        workers = ProcessTable.workers(pid)
         screen.winsize = [40, 132]
         eventually(20, log) { log.call.include?("WINCH is ignored: terminals send it, too") }
-        expect(ProcessTable.children(pid)).to eq(workers)
+        expect(ProcessTable.workers(pid)).to eq(workers)
       end
     end
 

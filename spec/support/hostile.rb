@@ -128,7 +128,7 @@ module Hostile
   end
 
   # What was started here, and is neither the master nor a worker.
-  def others(workers = server.workers) = server.processes - [server.pid, server.master, *workers]
+  def others(workers = server.workers) = server.processes - [server.pid, server.master, *server.molds, *workers]
   def zombies(workers = server.workers) = ProcessTable.zombies(server.master, *workers)
 
   def open_files

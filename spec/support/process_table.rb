@@ -25,6 +25,10 @@ module ProcessTable
   def zombies(*parents) = pids { |state, parent| parents.include?(parent) && state == "Z" }
   def group(pgid) = pids { |state, _, group| group == pgid && state != "Z" }
 
+  # Pids of a master's children by their titles: workers, which may call themselves what they like, and those that have loaded the app.
+  def workers(master) = children(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master)|exe/fastrack}) }
+  def molds(master) = children(master).select { |pid| title(pid).start_with?("fastrack generation") }
+
   # Only as much as is asked for of each: there may be hundreds of processes, and specs look at them often.
   def pids
     Dir.children("/proc").grep(/\A\d/).filter_map do |pid|
@@ -60,7 +64,12 @@ module ProcessTable
   end
 
   # The command line as ps shows it: a process title, where one was set.
-  def title(pid) = File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
+  # Empty for one that has just ended.
+  def title(pid)
+    File.binread("/proc/#{pid}/cmdline").tr("\0", " ").strip
+  rescue Errno::ENOENT, Errno::ESRCH
+    ""
+  end
 
   def descriptors(pid)
     Dir.children("/proc/#{pid}/fd").to_h do |number|

@@ -48,14 +48,8 @@ module ReexecHelpers
 
   # Masters and workers, of both generations; 0: no process at all.
   def await_processes(server, count)
-    found = -> { count.zero? ? server.processes : server.processes.grep_v(->(pid) { mold?(pid) }) }
+    found = -> { count.zero? ? server.processes : server.processes.reject { |pid| ProcessTable.title(pid).start_with?("fastrack generation") } }
     eventually(20, -> { "#{found.call.size} processes instead of #{count}:\n#{server.log}" }) { found.call.size == count }
-  end
-
-  def mold?(pid)
-    ProcessTable.title(pid).start_with?("fastrack generation")
-  rescue Errno::ENOENT, Errno::ESRCH
-    false
   end
 
   def pid_in(server, file = "app.pid") = server.lines_of(file).first.to_i

@@ -166,8 +166,8 @@ class Server
   def url(path = "/") = "http://#{host.include?(":") ? "[#{host}]" : host}:#{port}#{path}"
 
   # Pids of the live workers, and of the processes that fork them.
-  def workers = titled("worker")
-  def molds = titled("generation")
+  def workers = ProcessTable.workers(master)
+  def molds = ProcessTable.molds(master)
 
   # Waits until that many workers run, and are the right ones to the block, and gives their pids. The block gets those of one moment: two
   # looks at #workers may see a worker come in between.
@@ -256,15 +256,6 @@ class Server
   end
 
   private
-
-  # Pids of the master's children that are this.
-  def titled(role)
-    ProcessTable.children(master).select do |pid|
-      ProcessTable.title(pid).start_with?("fastrack #{role}")
-    rescue Errno::ENOENT, Errno::ESRCH
-      false
-    end
-  end
 
   def complete(options, unix, config)
     given = options.transform_keys(&:to_s)

@@ -19,6 +19,13 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
 
   def lines(server, pattern) = server.log.lines(chomp: true).grep(pattern)
 
+  # Workers of this process, as those of a master.
+  def group(workers)
+    def workers.source_pid = Process.pid
+    def workers.mold = nil
+    workers
+  end
+
   # In MB.
   def resident(pid) = File.read("/proc/#{pid}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) >> 20
 
@@ -96,40 +103,40 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     end
 
     it "waits twice as long each time while workers live for less than 10 s" do
-      guard = Fastrack::MemoryGuard.new([], Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true)
+      guard = Fastrack::MemoryGuard.new(group([]), Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true)
       allow(Fastrack::Log).to receive(:line)
       worker = double(nr: 1, pid: 1, requests: 1, spawned_at: 0, recycle: nil)
       waits = [5, 9, 30].map { |now| [guard.send(:recycle, worker, 1, 1, 1, now), guard.send(:await_end, now), guard.instance_variable_get(:@settled_at) - now].last }
       expect(waits).to eq([4, 8, 2])
     end
 
-    it "names the master where that is what grows, and replaces no worker for it" do
-      config = %(Thread.new { sleep 0.02 until File.exist?("grow"); $large = "x" * (300 << 20) }\n)
-      server = Server.start(ru: app, options: { MaxWorkers: 2, MaxMemory: "200M" }, config: config)
+    it "names generation 0 where that is what grows, and replaces no worker for it" do
+      grows = %(Thread.new { sleep 0.02 until File.exist?("grow"); $large = "x" * (300 << 20) }\n)
+      server = Server.start(ru: grows + app, fastrack: true, options: { MaxWorkers: 2, MaxMemory: "200M" })
       pids = server.await_workers(2)
       eventually { Array.new(4) { Thread.new { server.get("/slow").body.to_i } }.map(&:value).uniq.size == 2 }
       server.write("grow", "")
-      line = eventually(60) { lines(server, /the master is what is large/).first }
-      expect(line).to match(/\Afastrack: memory: \d+ MB in use, limit 200 MB \(MaxMemory\), with 2 workers of [\d.]+ MB, [\d.]+ MB, and the master's 3\d\d MB: the master is/)
+      line = eventually(60) { lines(server, /generation 0 is what is large/).first }
+      expect(line).to match(/\Afastrack: memory: \d+ MB in use, limit 200 MB \(MaxMemory\), with 2 workers of [\d.]+ MB, [\d.]+ MB, and generation 0's 3\d\d MB: generation 0 is/)
       expect([server.workers, lines(server, /recycling worker/)]).to eq([pids, []])
     end
 
-    it "does not count against a worker what it shares with a large master since its fork" do
+    it "does not count against a worker what it shares with a large generation 0 since its fork" do
       handle = Struct.new(:pid, :nr, :requests, :spawned_at, :recycled) do
         def serving? = true
         def memory = Fastrack::ProcessMemory.of(pid)
         def recycle(_) = (self.recycled = true)
       end
       workers = [1, 2].map { |pid| handle.new(pid, pid, 1, 0.0) }
-      # The second one was forked when the master had grown by 300 MB.
+      # The second one was forked when generation 0 had grown by 300 MB.
       anonymous = { 1 => 10, 2 => 310, Process.pid => 310 }.transform_values { |mb| mb << 20 }
       allow(Fastrack::ProcessMemory).to receive(:resident) { |pid| [anonymous[pid] + 1, anonymous[pid]] }
       allow(Fastrack::ProcessMemory).to receive(:of) { |pid| Fastrack::ProcessMemory.new(160 << 20, (pid == "self" ? 300 : 10) << 20) }
       said = []
       allow(Fastrack::Log).to receive(:line) { |text| said << text }
-      guard = Fastrack::MemoryGuard.new(workers, Fastrack::MemoryLimit.new(200 << 20, "MaxMemory"), auto: false)
+      guard = Fastrack::MemoryGuard.new(group(workers), Fastrack::MemoryLimit.new(200 << 20, "MaxMemory"), auto: false)
       20.times { |turn| guard.step(100.0 + (turn * 10)) }
-      expect([workers.map(&:recycled), said.size, said.first]).to match([[nil, nil], 1, /the master is what is large/])
+      expect([workers.map(&:recycled), said.size, said.first]).to match([[nil, nil], 1, /generation 0 is what is large/])
     end
 
     it "replaces nobody where fresh workers take as much, and says so once" do
@@ -184,7 +191,7 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     server.await_workers(4)
     server.get("/grow?60")
     line = eventually(30) { lines(server, /will not fit/).first }
-    expect(line).to match(/\Afastrack: memory: 4 workers will not fit, [12] would \(limit 200 MB \(MaxMemory\), master and shared \d+ MB, each worker \d+ MB\)\z/)
+    expect(line).to match(/\Afastrack: memory: 4 workers will not fit, [12] would \(limit 200 MB \(MaxMemory\), shared \d+ MB, each worker \d+ MB\)\z/)
   end
 
   it "goes back to the system when a worker is idle after large uploads and large responses" do
@@ -230,6 +237,6 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
 
   it "is no end of the master when a worker dies while it is measured" do
     gone = Struct.new(:pid, :requests, :serving?, :memory).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
-    expect(Fastrack::MemoryGuard.new([gone], Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true).fit).to be_nil
+    expect(Fastrack::MemoryGuard.new(group([gone]), Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true).fit).to be_nil
   end
 end

@@ -77,6 +77,8 @@ module Fastrack
       fail_renewal("another HUP has come") if @coming
       @remakes = false
       @coming = fork_mold
+    rescue Exception => e # rubocop:disable Lint/RescueException -- a wrapper of Process._fork, for example
+      fail_renewal("it cannot be started: #{Error.reason(e)}")
     end
 
     # @return [Float, nil] monotonic seconds when #step has something to do
@@ -132,7 +134,8 @@ module Fastrack
     # @return [MoldHandle]
     def fork_mold(starting: false)
       ForkGuard.own_fork do
-        forks = starting || @launcher.loaded?
+        # Where the scoreboard cannot be passed on, Bundler's changes of the master stay, and the rest is new.
+        forks = starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
         kept = [@death_pipe.first, *(@launcher.open_listeners unless forks)]
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
           forks ? FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting).live : Seat.exec(@launcher, theirs, kept.first)
@@ -159,6 +162,7 @@ module Fastrack
       words = LastWords.of(mold.pid)
       text = "#{mold.name} #{exited || "has closed its channel while the app was loaded"}"
       Log.line(text, :error) unless words
+      LastWords.say_to_old(words || text)
       raise StartFailed.new(words || text, exited&.status&.exitstatus || 1)
     end
 
@@ -168,6 +172,13 @@ module Fastrack
     def remake
       @remakes = true
       @coming = fork_mold
+    rescue Exception => e # rubocop:disable Lint/RescueException -- as above
+      delay
+      Log.exception("generation 0 cannot be started", e)
+    end
+
+    def delay
+      @not_before = now + @launcher.configuration.err_respawn_interval
     end
 
     # @return [Integer] generation of the workers
@@ -220,7 +231,7 @@ module Fastrack
 
     def loading_failed(reason)
       @coming = nil
-      @not_before = now + @launcher.configuration.err_respawn_interval
+      delay
       fail_renewal(reason) unless @remakes
     end
 

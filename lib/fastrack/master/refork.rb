@@ -184,9 +184,6 @@ module Fastrack
     # Share of the mold's own memory in the whole from which the mold may be given up.
     GIVE_UP_SHARE = 0.1
 
-    # docs/memory.md has what was measured.
-    COPIES_CODE = "with YJIT on Ruby 3.4 and later it saves nothing: a worker's full GC writes to all compiled code"
-
     # Workers of a mold that may fail to boot, one after the other: the app or the mold may be the reason.
     FAILED_BOOTS = 2
 
@@ -348,7 +345,7 @@ module Fastrack
 
     def obstacle
       return forbidden if forbidden
-      return COPIES_CODE if @workers.copies_code?
+      return "with YJIT on Ruby 3.4 and later it saves nothing: a worker's full GC writes to all compiled code" if @workers.copies_code?
       return "there is one in progress" if begun?
       return ProcessMemory::UNKNOWN unless ProcessMemory.known?
       return "each worker loads the app (PreloadApp)" unless @launcher.loaded? || @launcher.configuration.preload_app
@@ -374,8 +371,7 @@ module Fastrack
     def report(now)
       from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "generation 0"
       Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
-      @orders.done("URG") if @mold
-      @done.call if @mold
+      [@orders.done("URG"), @done.call] if @mold
       @generation = nil
       @pause = CHECK_INTERVALS.begin
       @look_at = now + @pause

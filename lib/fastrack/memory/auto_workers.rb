@@ -26,7 +26,7 @@ module Fastrack
     def by_cpus(cpus, computing) = (cpus / computing).round.clamp(1..)
 
     # @param limit [Integer] bytes that all processes together may take
-    # @param rest [Integer] bytes that are no worker's own: the master's, and those that workers share
+    # @param rest [Integer] bytes that are no worker's own, and those that workers share
     # @param own [Integer] bytes that one worker takes for itself
     # @return [Integer] workers that fit; 0 if there is no room for one
     def by_memory(limit, rest:, own:) = ((limit - rest) / [own, 1].max).clamp(0..)
@@ -40,7 +40,7 @@ module Fastrack
     # Looks until a decision: 5 s.
     LOOKS = 20
 
-    # The number of workers at the start. A worker may come to take as much memory as the master, which has loaded the app.
+    # The number of workers at the start. A worker may come to take as much memory as the process that has loaded the app.
     #
     # @param limit [MemoryLimit]
     # @param cpus [Integer]
@@ -48,9 +48,9 @@ module Fastrack
     # @return [Array(Integer, String)] workers, and the figures
     def self.start(limit, cpus, pid = Process.pid)
       used = limit.used([])
-      master = ProcessMemory.resident(pid).first
-      allowed = WorkerCount.by_memory(limit.bytes, rest: used, own: master).clamp(1..)
-      [[cpus, allowed].min, "limit #{limit}, in use #{ProcessMemory.format(used)}, master #{ProcessMemory.format(master)}"]
+      loaded = ProcessMemory.resident(pid).first
+      allowed = WorkerCount.by_memory(limit.bytes, rest: used, own: loaded).clamp(1..)
+      [[cpus, allowed].min, "limit #{limit}, in use #{ProcessMemory.format(used)}, generation 0 #{ProcessMemory.format(loaded)}"]
     end
 
     # @return [Float] monotonic seconds when #step has something to do

@@ -106,9 +106,9 @@ module Fastrack
       @due_at = @settled_at = 0.0
       @spacing = SPACING.begin
       @kills = limit.kills
-      # What each worker had for itself when it had served first, and the master when it was seen first, by pid.
+      # What each worker had for itself when it had served first, and its mold when the worker was seen first, by pid.
       @fresh = {}
-      @masters = {}
+      @molds = {}
     end
 
     # @return [Integer] bytes
@@ -126,7 +126,7 @@ module Fastrack
 
       rest = [used(exact: true) - own.sum, 0].max
       [WorkerCount.by_memory(@limit.bytes, rest: rest, own: own.max),
-       "limit #{@limit}, master and shared #{ProcessMemory.format(rest)}, each worker #{ProcessMemory.format(own.max)}"]
+       "limit #{@limit}, shared #{ProcessMemory.format(rest)}, each worker #{ProcessMemory.format(own.max)}"]
     end
 
     # @param now [Float] monotonic seconds
@@ -150,8 +150,8 @@ module Fastrack
     end
 
     def note_fresh
-      master = ProcessMemory.resident(@workers.source_pid).last
-      @masters = serving.to_h { |handle| [handle.pid, @masters[handle.pid] || master] }
+      mold = ProcessMemory.resident(@workers.source_pid).last
+      @molds = serving.to_h { |handle| [handle.pid, @molds[handle.pid] || mold] }
       @fresh = serving.to_h do |handle|
         [handle.pid, @fresh[handle.pid] || (own(handle) if handle.requests.positive?)]
       end
@@ -162,11 +162,11 @@ module Fastrack
       ProcessMemory.resident(handle.pid).last.nonzero?
     end
 
-    # What a fresh one would have: what it shares with the master since its fork, and what that one that had least had beyond it.
-    # So a master that grows makes none of those that were forked since then large.
+    # What a fresh one would have: what it shares with its mold since its fork, and what that one that had least had beyond it.
+    # So a mold that grows makes none of those that were forked since then large.
     def fresh(handle)
-      beyond = @fresh.filter_map { |pid, size| size && [size - @masters[pid], 0].max }.min
-      beyond && (@masters[handle.pid] + beyond)
+      beyond = @fresh.filter_map { |pid, size| size && [size - @molds[pid], 0].max }.min
+      beyond && (@molds[handle.pid] + beyond)
     end
 
     # What grows suddenly is seen in time only if there is much room.
@@ -186,7 +186,7 @@ module Fastrack
       return if now < @settled_at
 
       sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
-      largest, size = sizes.max_by { |handle, bytes| bytes - @masters[handle.pid] }
+      largest, size = sizes.max_by { |handle, bytes| bytes - @molds[handle.pid] }
       fresh = fresh(largest) if largest
       fresh && size - fresh > @limit.bytes * GAIN ? recycle(largest, used, size, fresh, now) : in_vain(used, sizes, now)
     end
@@ -195,7 +195,7 @@ module Fastrack
       age = now - handle.spawned_at
       Log.line("memory: #{ProcessMemory.format(used)} in use, limit #{@limit}: recycling worker #{handle.nr} (pid #{handle.pid}), " \
                "the largest: #{ProcessMemory.format(size)} after #{Log.count(handle.requests.to_i, "request")} in #{age.round} s; a fresh one has " \
-               "#{ProcessMemory.format(fresh)}, the master #{master}")
+               "#{ProcessMemory.format(fresh)}, #{source} #{source_size}")
       @leaving = handle
       @spacing = age < 10 ? [@spacing * 2, SPACING.end].min : SPACING.begin
       handle.recycle(:memory)
@@ -204,7 +204,7 @@ module Fastrack
     def in_vain(used, sizes, now)
       @settled_at = now + SPACING.begin
       text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{Log.count(sizes.size, "worker")} of " \
-             "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and the master's #{master}"
+             "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and #{source}'s #{source_size}"
       return if shrink(text) || @told
 
       # Once, until there is room again.
@@ -246,13 +246,16 @@ module Fastrack
     def advice(handles)
       workers = handles.filter_map(&:memory).sum(&:private)
       if ProcessMemory.resident(@workers.source_pid).last > [workers, @limit.bytes / 2].max
-        "the master is what is large: recycling gains nothing, a restart (USR2) does if it has grown"
+        "#{source} is what is large: recycling gains nothing, HUP or USR2 does if it has grown"
       else
         "fresh workers take as much, recycling gains nothing; fewer workers or more memory would"
       end
     end
 
-    def master
+    # The process that workers share most with.
+    def source = @workers.mold ? "the mold" : "generation 0"
+
+    def source_size
       ProcessMemory.format(ProcessMemory.resident(@workers.source_pid).last)
     end
   end

@@ -17,9 +17,12 @@ module Fastrack
 
     class << self
       # Called in the master.
+      #
+      # @return [LastWords] self
       def open
         @said = {}
         @reader, @writer = IO.pipe
+        self
       end
 
       # Called in a process of the server's that has inherited the pipe.

@@ -65,7 +65,7 @@ module Fastrack
     def fail_with(error)
       text = error.is_a?(Error) ? error.message : "the app does not load: #{Backtrace.text(error)}"
       @starting || error.is_a?(Error) ? Log.line(text.scrub("?").gsub(/[^[:print:]\n\t]/, "?"), :error) : Log.exception("the app does not load", error)
-      LastWords.say(error.is_a?(Error) ? error : "the app does not load: #{Error.reason(error)}")
+      LastWords.say(text)
       1
     end
 

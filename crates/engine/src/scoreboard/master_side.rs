@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use fastrack_sys::{borrow_fd, memory_file, SharedMemory};
+use fastrack_sys::{borrow_fd, file_size_limit, memory_file, SharedMemory};
 
 use super::counters::Counts;
 use super::layout::{
@@ -71,14 +71,19 @@ impl QueueLength {
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     pub(super) board: SharedMemory<Board>,
-    file: Arc<File>,
+    file: Option<Arc<File>>,
     queue: Option<QueueLength>,
 }
 
 impl Scoreboard {
-    /// A scoreboard in memory that is shared with processes forked later, and with those that inherit its descriptor.
+    /// A scoreboard in memory that is shared with processes forked later, and with those that inherit its descriptor. There is no
+    /// descriptor where files are limited (RLIMIT_FSIZE): the kernel counts the memory as a file, and would end this process by SIGXFSZ.
     pub fn new() -> io::Result<Self> {
-        Self::in_file(memory_file(size_of::<Board>() as u64)?)
+        let length = size_of::<Board>() as u64;
+        if file_size_limit() < length {
+            return Ok(Scoreboard { board: SharedMemory::for_children()?, file: None, queue: None });
+        }
+        Self::in_file(memory_file(length)?)
     }
 
     /// The scoreboard of another process, whose [`raw_fd`](Self::raw_fd) this process has inherited. Duplicates the descriptor.
@@ -94,12 +99,12 @@ impl Scoreboard {
     fn in_file(file: File) -> io::Result<Self> {
         // SAFETY: no process truncates the file, and all processes map it by this code.
         let board = unsafe { SharedMemory::of_file(&file) }?;
-        Ok(Scoreboard { board, file: Arc::new(file), queue: None })
+        Ok(Scoreboard { board, file: Some(Arc::new(file)), queue: None })
     }
 
-    /// The descriptor of the memory.
-    pub fn raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+    /// The descriptor of the memory, if it has one.
+    pub fn raw_fd(&self) -> Option<RawFd> {
+        self.file.as_ref().map(|file| file.as_raw_fd())
     }
 
     /// The same scoreboard, whose totals include the connections in the shared queue.
