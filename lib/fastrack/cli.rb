@@ -108,7 +108,8 @@ module Fastrack
     end
 
     def check_proxy(configuration)
-      warnings = Proxy.check(configuration)
+      require_relative "proxy/settings"
+      warnings = Proxy::Settings.check(configuration)
       puts "proxy: #{warnings.empty? ? "its files are right" : warnings.join("; ")}"
     end
 

@@ -50,16 +50,7 @@ module Fastrack
       apply_settings
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
-      return take_seat(app) if @seat
-
-      old_master = OldMaster.take_over
-      @queue = OldMaster.take_over_queue(@configuration.hand_over)
-      @listener_set = ListenerSet.new(@configuration)
-      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
-      note_loaded unless loadable
-      @loaded = !loadable
-      @subreaper = Fastrack.adopt_orphans
-      @master = Master.new(self, app, old_master)
+      @seat ? take_seat(app) : become_master(app, !loadable)
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say(e) if @master.nil?
       LastWords.say_to_old(e)
@@ -93,6 +84,15 @@ module Fastrack
 
     # @return [Array<Listener>] see ListenerSet
     def former_listeners = @listener_set.former
+
+    # @return [Proxy::Supervisor, nil] nil until an option asks for the proxy
+    def proxy
+      return @proxy if @proxy || !@configuration.proxy?
+
+      # Not for servers without a proxy.
+      require_relative "proxy/supervisor"
+      @proxy = Proxy::Supervisor.new(self)
+    end
 
     # @return [Boolean] see ListenerSet
     def supervised? = @listener_set.supervised?
@@ -224,6 +224,18 @@ module Fastrack
     end
 
     private
+
+    # @param loaded [Boolean] whether the app is loaded already
+    def become_master(app, loaded)
+      old_master = OldMaster.take_over
+      @queue = OldMaster.take_over_queue(@configuration.hand_over)
+      @listener_set = ListenerSet.new(@configuration)
+      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
+      note_loaded if loaded
+      @loaded = loaded
+      @subreaper = Fastrack.adopt_orphans
+      @master = Master.new(self, app, old_master)
+    end
 
     # Makes this process a generation 0 of another process's.
     def take_seat(app)

@@ -47,20 +47,16 @@ module Fastrack
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
       @workers = Workers.new(launcher, @hooks, @signals)
-      @reload = Reload.new(launcher, @workers, @hooks) { |moved| reconfigured(moved) }
+      @reload = Reload.new(launcher, @workers, @hooks) { move_monitor }
       @generations = Generations.new(launcher, app, @workers, @death_pipe, @orders) { restore }
       @worker_timeout = WorkerTimeout.new(@workers)
       @refork = Refork.new(launcher, @workers, @orders) { @generations.spare_first }
       @upgrade = old_master && Upgrade.new(launcher, @orders, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
-      # systemd's watchdog is also pinged while a hook keeps the master from its loop.
-      @hooks.limit.meanwhile = @sd_notify&.method(:step)
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
       @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
-      @generation = 1
-      @announced = @interrupts = 0
-      @restart = false
+      @generation, @announced, @interrupts = 1, 0, 0
     end
 
     # Returns when the server was told to stop and all workers have exited.
@@ -69,6 +65,8 @@ module Fastrack
     # @return [Boolean] whether the server is to start again
     # @raise [StartFailed]
     def run
+      # systemd's watchdog is also pinged while a hook keeps the master from its loop.
+      @hooks.limit.meanwhile = @sd_notify&.method(:step)
       ForkGuard.install(method(:forked_by_app)) { descriptors }
       # Signals end the process while the app is loaded. The server already listens, so clients wait for the app and are not refused.
       @generations.start
@@ -76,7 +74,7 @@ module Fastrack
       @on_terminal = ProcessSetup.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
       yield
-      proxy&.start
+      @launcher.proxy&.start
       memory_supervisor.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
@@ -120,11 +118,8 @@ module Fastrack
     # Objects with descriptors that a forked process must not keep.
     def descriptors
       [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @launcher.pid_file, @launcher.waiting,
-       @monitor, *@proxy&.descriptors].compact
+       @monitor, *@launcher.proxy&.descriptors].compact
     end
-
-    # @return [Proxy::Supervisor, nil] nil until an option asks for the proxy
-    def proxy = @proxy ||= (Proxy.supervisor(@launcher) if configuration.proxy?)
 
     # Tells the monitor the current state. The monitor answers clients also while this process is busy.
     def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
@@ -136,12 +131,7 @@ module Fastrack
       @monitor = MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed)
     end
 
-    # @param moved [Boolean] whether the monitor is to listen elsewhere
-    def reconfigured(moved)
-      Proxy.assign(@launcher.listeners, configuration)
-      proxy&.reload
-      return unless moved
-
+    def move_monitor
       @monitor&.close
       @monitor = nil
       start_monitor
@@ -154,7 +144,7 @@ module Fastrack
       @workers.detach
       @upgrade&.close
       @monitor&.close
-      @proxy&.close
+      @launcher.proxy&.close
       Log.repeats = nil
       ForkGuard.shared = []
       ForkGuard.uninstall
@@ -185,20 +175,20 @@ module Fastrack
 
     def step(now)
       shut_down(Shutdown::Graceful, @stop_reason, again: @restart) if draining? && now >= @shutdown.due_at
-      [@upgrade, @proxy, *@periodic].each { |one| one&.step(now) }
+      [@upgrade, @launcher.proxy, *@periodic].each { |one| one&.step(now) }
       shutting_down? ? @shutdown.step(now) : maintain(now)
       @worker_timeout.step(now, configuration)
     end
 
     # @return [Array<IO, ControlChannel>] the readable ones
     def wait
-      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels, *@proxy&.readers], seconds_until_due)
+      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels, *@launcher.proxy&.readers], seconds_until_due)
     end
 
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @proxy, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @launcher.proxy, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -289,7 +279,7 @@ module Fastrack
     def shut_down(kind, reason, cancel: nil, again: false)
       @restart = again
       @upgrade&.cancel(cancel) if cancel
-      kind = @proxy.before_shutdown(kind, @shutdown) if @proxy
+      kind = @launcher.proxy.before_shutdown(kind, @shutdown) if @launcher.proxy
       return unless @shutdown.nil? || @shutdown.slower_than?(kind)
 
       notify_stopping unless @shutdown

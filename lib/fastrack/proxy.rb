@@ -29,26 +29,6 @@ module Fastrack
         InnerAddress.new(path: @path, mode: MODE, uid: user(configuration)&.uid || Process.euid)
       end
 
-      # @param launcher [Launcher]
-      # @return [Supervisor]
-      def supervisor(launcher)
-        # Not for servers without a proxy.
-        require_relative "proxy/supervisor"
-        Supervisor.new(launcher)
-      end
-
-      # Checks the proxy's settings as a start would, without listening.
-      #
-      # @param configuration [Configuration]
-      # @return [Array<String>] warnings
-      # @raise [Error]
-      def check(configuration)
-        require_relative "proxy/settings"
-        inner_address(configuration)
-        lines = Program.run("check", input: Settings.unbound(configuration).to_line)
-        lines.filter_map { |line| line.delete_prefix("warn ") if line.start_with?("warn ") }
-      end
-
       # @return [UserGroup, nil] whom the proxy runs as; nil: as this process
       def user(configuration) = (configuration.proxy_user || configuration.user if Process.euid.zero?)
 

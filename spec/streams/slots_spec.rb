@@ -127,7 +127,8 @@ RSpec.describe "A stream" do
     before = server.workers
     peer = stream("/each/events?long", streaming: 1)
     4.times { server.get("/") }
-    sleep 0.3
+    # By its successor.
+    eventually { server.get("/threads", timeout: 10).body == "2" }
     server.write("event.1", "")
     peer.read_until(/data: 1\n/)
     server.write("end", "")

@@ -5,12 +5,9 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
-use crate::compress::Compressed;
+use crate::compress::{Compressed, Error};
 use crate::connection::InFlight;
-use crate::files::FileBody;
-
-/// What may go wrong while a body is sent: the connection ends, so that the client sees it.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
+use crate::file_body::FileBody;
 
 /// Where a body comes from.
 #[derive(Debug)]

@@ -19,8 +19,10 @@ use hyper::body::{Body, Bytes, Frame};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::StatusCode;
 
-use crate::body::Error;
 use crate::stats;
+
+/// An error while a body is sent: the connection ends, so that the client sees it.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bodies that are shorter stay as they are: the fields would cost more than is saved.
 const LEAST: u64 = 1024;

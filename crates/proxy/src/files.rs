@@ -7,26 +7,21 @@ mod cache;
 mod conditions;
 mod path;
 
-use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::response::Builder;
 use hyper::{Method, Response, StatusCode};
+use std::io;
 
 use crate::body::Source;
 use crate::compress::{set_vary, Accepted};
+use crate::file_body::{FileBody, Piece};
 use crate::ranges::{self, Ranges};
 use cache::{Cache, Entry, Variant};
 use conditions::Outcome;
-
-/// Bytes that are read at once. As in nginx without threads, a read of what is not in the page cache keeps other clients waiting.
-const PART: usize = 64 * 1024;
 
 /// The files of one folder.
 #[derive(Debug)]
@@ -133,7 +128,7 @@ fn with_body(builder: Builder, entry: &Entry, variant: &Variant, ranges: Ranges)
         Ranges::Unsatisfiable => builder,
         _ => builder.header(header::CONTENT_TYPE, &entry.media_type),
     };
-    let opened = |pieces| match FileBody::open(variant, pieces) {
+    let opened = |pieces| match FileBody::open(&variant.path, pieces) {
         Ok(body) => (StatusCode::OK, Source::File(Box::new(body))),
         // It was removed, or may not be read.
         Err(_) => (StatusCode::NOT_FOUND, Source::empty()),
@@ -187,64 +182,6 @@ fn multipart(entry: &Entry, ranges: &[Range<u64>], length: u64, boundary: &str) 
     }
     pieces.push(Piece::Memory(format!("\r\n--{boundary}--\r\n").into()));
     pieces
-}
-
-/// A piece of a body.
-#[derive(Debug)]
-enum Piece {
-    Memory(Bytes),
-    File(Range<u64>),
-}
-
-/// A body that is read from a file.
-#[derive(Debug)]
-pub struct FileBody {
-    file: File,
-    /// The next one is the last.
-    pieces: Vec<Piece>,
-    left: u64,
-}
-
-impl FileBody {
-    fn open(variant: &Variant, mut pieces: Vec<Piece>) -> io::Result<Self> {
-        let length = |piece: &Piece| match piece {
-            Piece::Memory(bytes) => bytes.len() as u64,
-            Piece::File(range) => range.end - range.start,
-        };
-        let left = pieces.iter().map(length).sum();
-        pieces.reverse();
-        Ok(FileBody { file: File::open(&variant.path)?, pieces, left })
-    }
-
-    /// Bytes that have not been read.
-    pub fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// The next bytes; None at the end. Fails if the file has become shorter: the connection ends, so that the client sees it.
-    pub fn next_part(&mut self) -> Option<io::Result<Bytes>> {
-        if self.left == 0 {
-            return None;
-        }
-        let bytes = match self.pieces.pop()? {
-            Piece::Memory(bytes) => bytes,
-            Piece::File(range) => {
-                let count = (range.end - range.start).min(PART as u64);
-                let mut part = vec![0; count as usize];
-                if let Err(error) = self.file.read_exact_at(&mut part, range.start) {
-                    self.left = 0;
-                    return Some(Err(error));
-                }
-                let rest = range.start + count..range.end;
-                if !rest.is_empty() {
-                    self.pieces.push(Piece::File(rest));
-                }
-                part.into()
-            }
-        };
-        self.left -= bytes.len() as u64;
-        Some(Ok(bytes))
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod compress;
 mod connection;
 mod control;
 mod fields;
+mod file_body;
 mod files;
 mod handler;
 mod local;

@@ -221,9 +221,7 @@ module Fastrack
     end
 
     # @return [Boolean] whether a refork has begun and is not done
-    def begun?
-      !(@candidate || @trial || @generation).nil?
-    end
+    def begun? = !(@candidate || @trial || @generation).nil?
 
     # Whether a refork is to begin by itself. After a failure none does before a HUP, because another mold would fail, too.
     #

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../proxy"
 require_relative "hooks"
 
 module Fastrack
@@ -10,12 +11,12 @@ module Fastrack
     # @param launcher [Launcher]
     # @param workers [Workers]
     # @param hooks [MasterHooks]
-    # @yieldparam moved [Boolean] whether the monitor is to listen elsewhere
-    def initialize(launcher, workers, hooks, &changed)
+    # @yield when the monitor is to listen elsewhere
+    def initialize(launcher, workers, hooks, &moved)
       @launcher = launcher
       @workers = workers
       @hooks = hooks
-      @changed = changed
+      @moved = moved
     end
 
     # Reads the ConfigFile, and applies it.
@@ -46,7 +47,9 @@ module Fastrack
     def change
       auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
       yield
-      @changed.call(configuration.control&.to_a != endpoints)
+      Proxy.assign(@launcher.listeners, configuration)
+      @moved.call unless configuration.control&.to_a == endpoints
+      @launcher.proxy&.reload
       resize(learned: auto && configuration.auto_workers?)
     end
   end

@@ -5,6 +5,7 @@ require "json"
 require_relative "../proxy"
 require_relative "../text"
 require_relative "local_certificate"
+require_relative "program"
 
 module Fastrack
   module Proxy
@@ -20,6 +21,17 @@ module Fastrack
       Unbound = Struct.new(:server_name, :server_port) do
         def role = :edge
         def to_s = "#{server_name}:#{server_port}"
+      end
+
+      # Checks the settings as a start would, without listening.
+      #
+      # @param configuration [Configuration]
+      # @return [Array<String>] warnings
+      # @raise [Error]
+      def self.check(configuration)
+        Proxy.inner_address(configuration)
+        lines = Program.run("check", input: unbound(configuration).to_line)
+        lines.filter_map { |line| line.delete_prefix("warn ") if line.start_with?("warn ") }
       end
 
       # @return [Settings] for a check without listeners
