@@ -12,6 +12,7 @@ require_relative "master/process_setup"
 require_relative "rack/temporary_folder"
 require_relative "text"
 require_relative "upgrade/masters"
+require_relative "upgrade/seat"
 require_relative "version"
 
 module Fastrack
@@ -23,6 +24,8 @@ module Fastrack
       return tune(arguments.drop(1)) if arguments.first == "tune"
 
       new(Arguments.new(arguments)).run
+    rescue StartFailed => e
+      e.status
     rescue Error => e
       # The message may have typed text, with control characters for a terminal.
       warn "fastrack: #{e.message.scrub("?").gsub(/[^[:print:]\n\t]/, "?")}"
@@ -64,10 +67,7 @@ module Fastrack
     def app
       environment
       $LOAD_PATH.unshift(*@arguments.load_path)
-      @arguments.libraries.each { |library| require library }
-      AppFile.new(@arguments.app_file)
-    rescue LoadError => e
-      raise Error, "-r: #{e.message}"
+      AppFile.new(@arguments.app_file, @arguments.libraries)
     end
 
     # Options and overrides, see Configuration. In development the default is to listen on localhost.
@@ -81,9 +81,9 @@ module Fastrack
 
     def serve
       # A new master is in the background if the old one is.
-      daemon = Daemon.detach if @arguments.daemonize? && !ENV.key?(OldMaster::VARIABLE)
+      daemon = Daemon.detach if @arguments.daemonize? && !ENV.key?(OldMaster::VARIABLE) && !Seat.taken?
       launcher = Launcher.new(app, *settings)
-      launcher.run(background: !daemon.nil?) { daemon&.started }
+      launcher.run(background: !daemon.nil?, waiting: daemon) { daemon&.started }
     end
 
     # @return [Integer]
@@ -123,8 +123,10 @@ module Fastrack
     }.freeze
 
     # @param path [String, nil] as given on the command line
-    def initialize(path)
+    # @param libraries [Array<String>] to be required before
+    def initialize(path, libraries = [])
       @path = path
+      @libraries = libraries
     end
 
     # Loads the app, anew at each call.
@@ -134,6 +136,7 @@ module Fastrack
     # @return [#call]
     # @raise [Error] when the file is missing or returns no app; also any exception of the file
     def load(default_middleware: true, path: nil)
+      @libraries.each { |library| require_library(library) }
       file = Text.expand(@path || path || "config.ru")
       raise Error, "there is no #{file}#{suggestion}" unless File.file?(file)
 
@@ -149,6 +152,12 @@ module Fastrack
     end
 
     private
+
+    def require_library(name)
+      require name
+    rescue LoadError => e
+      raise Error, "-r: #{e.message}"
+    end
 
     # A hint for a misspelled command.
     def suggestion = @path.to_s.b.match?(/\A[\w-]+\z/) ? Error.suggestion(@path, Help::WORDS) : ""
@@ -185,6 +194,9 @@ module Fastrack
     def initialize(writer)
       @writer = writer
     end
+
+    # Called in forked processes.
+    def close = @writer.close
 
     # Lets the waiting process exit with 0.
     def started

@@ -30,6 +30,19 @@ module Fastrack
     end
   end
 
+  # Generation 0 has failed at the start of the server, and has told the reason in the log.
+  class StartFailed < Error
+    # @return [Integer] exit status of the server
+    attr_reader :status
+
+    # @param reason [String]
+    # @param status [Integer]
+    def initialize(reason, status)
+      super(reason)
+      @status = status
+    end
+  end
+
   # An invalid option, environment variable or line of a ConfigFile.
   class ConfigurationError < Error
   end

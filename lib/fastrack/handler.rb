@@ -21,6 +21,8 @@ module Fastrack
         Handler.launcher = launcher
         yield launcher if block_given?
         launcher.run
+      rescue StartFailed => e
+        exit e.status
       rescue Error => e
         abort "fastrack: #{e.message}"
       ensure

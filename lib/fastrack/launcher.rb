@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "backtrace"
 require_relative "configuration"
 require_relative "configuration/start_lines"
 require_relative "configuration/unicorn_api"
@@ -15,6 +14,8 @@ require_relative "process/pid_file"
 require_relative "process/start_command"
 require_relative "text"
 require_relative "upgrade/masters"
+require_relative "upgrade/seat"
+require_relative "worker/first_mold"
 
 module Fastrack
   # A server, from the options to the end. Handlers yield the Launcher to a block, which can stop the server. Hooks get the Launcher as
@@ -31,7 +32,7 @@ module Fastrack
     # @return [IO, nil]
     attr_reader :access_log
 
-    # Checks the options, then listens, then loads the app: errors are raised before anything is forked.
+    # Checks the options, then listens.
     #
     # @param app [#call, AppFile] a Rack app, or a file to load it from
     # @param options [Hash] see Option
@@ -41,21 +42,25 @@ module Fastrack
       loadable = app.respond_to?(:load) && !app.respond_to?(:call)
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless loadable || app.respond_to?(:call)
 
-      @master_pid = Process.pid
       LastWords.take_over
+      @seat = Seat.take_over
+      @master_pid = @seat&.master || Process.pid
       StartCommand.current.daemonized if options[:daemonize]
-      @configuration = Configuration.new(options, overrides: overrides)
+      @configuration = Configuration.new(options, overrides: overrides, **(@seat ? { output: Seat::QUIET, warnings: Seat::QUIET } : {}))
       apply_settings
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
+      return take_seat(app) if @seat
+
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
-      app = loadable ? preload(app) : loaded(app)
-      @loaded = app.respond_to?(:call)
+      note_loaded unless loadable
+      @loaded = !loadable
       @master = Master.new(self, app, old_master)
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
+      LastWords.say(e) if @master.nil?
       LastWords.say_to_old(e)
       raise
     end
@@ -66,18 +71,24 @@ module Fastrack
     # Serves until the server is told to stop.
     #
     # @param background [Boolean] whether there is no terminal to write to
-    # @yield when the server listens, before the first worker is spawned
-    def run(background: false, &listening)
+    # @param waiting [#close, nil] what waits for the start, and is closed in forked processes
+    # @yield when the server listens and the app is loaded, before the first worker is spawned
+    def run(background: false, waiting: nil, &listening)
+      exit FirstMold.new(self, @app, @seat.channel, @seat.death_pipe, starting: false).live if @seat
       @background = background
+      @waiting = waiting
       StartCommand.current.run_again(@configuration.pid_files) if serve(&listening)
     end
 
     # Makes #run return once all current requests are finished. Safe in a signal handler, on any thread, and before #run.
-    def stop = @master.stop
+    def stop = @mold ? @mold.tell(ControlChannel::STOP, "TERM") : @master.stop
     alias shutdown stop
 
     # @return [Array<Listener>]
     def listeners = @listener_set.all
+
+    # @return [Array<Listener>] also those that old workers still have
+    def open_listeners = @listener_set.open
 
     # @return [Array<Listener>] see ListenerSet
     def former_listeners = @listener_set.former
@@ -91,62 +102,83 @@ module Fastrack
     # @yieldparam seconds [Float] the most that `reading` may take; 0: no limit
     # @yieldparam reading [#call]
     # @yieldreturn the result of `reading`
-    # @return [Array<Listener>] listeners that are no longer configured, now closed
     # @raise [Error] if reading fails; then nothing has changed
     def reload
       ProcessSetup.find_directory(@configuration)
-      configuration = yield(@configuration.worker_boot_timeout, @configuration.method(:reload))
-      @listener_set.change(@configuration, configuration) do
-        settings = ProcessSetup.new(configuration)
-        settings.apply
-        replace_access_log(settings.access_log)
-        settings.redirect
-        settings.format_log
-        LogFiles.remember
-        EngineBuilder.load(configuration)
-        @configuration = configuration
-      end
+      before = @configuration
+      configuration = yield(before.worker_boot_timeout, before.method(:reload))
+      @listener_set.change(before, configuration) { configure(configuration) }
+      @before ||= before
+    end
+
+    # Called when the workers of a reload serve.
+    #
+    # @return [Array<Listener>] listeners that are no longer configured, now closed
+    def settle
+      @before = nil
+      @listener_set.settle
+    end
+
+    # Called when a reload has failed after #reload. Restores the configuration from before.
+    def undo
+      before, @before = @before, nil
+      return if before.nil?
+
+      @listener_set.undo
+      configure(before)
+    rescue Error => e
+      @configuration = before
+      Log.line(e.message, :error)
     end
 
     # Called when all workers of a generation serve.
-    def ready
-      Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
-      booted = @booted
-      @booted = true
-      @puma&.fire(:after_booted) unless booted
-    end
+    def ready = Log.say("Fastrack is ready Workers:#{worker_processes} Pid:#{Process.pid}")
 
-    # Called when all workers have exited. Signals are still handled.
-    #
-    # @param again [Boolean] whether the server is to start again
-    def stopped(again:)
-      return @puma&.fire(:after_stopped) unless again
-
-      # As before USR2 starts a new master: hooks may change ENV for the new start.
+    # Called when all other processes have exited, and the server is to start again. As before USR2 starts a new master: the hook may change
+    # ENV for the new start.
+    def restarting
       ENV.replace(StartCommand.current.environment)
       hooks.call_hook(:before_exec)
-      @puma&.fire(:before_restart)
     end
 
     # @!visibility private
-    # @return [MasterHooks]
-    def hooks = @master.hooks
+    # @return [MasterHooks] of this process
+    def hooks = (@mold || @master).hooks
 
-    # @return [Boolean] whether workers have the app from the master
-    def preloaded? = @loaded
-
-    # Called in a worker that the mold has forked. The mold has no listeners and no queue, so the worker gets the master's.
+    # Called in a mold.
     #
-    # @param descriptors [Array<IO>] of the listeners, and the shared queue's
+    # @param mold [Mold]
+    def molded(mold)
+      @mold = mold
+    end
+
+    # @return [Boolean] whether rackup or another program has loaded the app in the master
+    def loaded? = @loaded
+
+    # @return [Boolean] whether the master becomes the parent of workers that a mold has forked
+    def subreaper? = (@seat || @master).subreaper?
+
+    # @return [#close, nil] see #run
+    attr_reader :waiting
+
+    # @return [Boolean] whether there is no terminal to write to
+    def background? = @background
+
+    # Called in a worker that a mold has forked. The mold has no listeners and no queue, so the worker gets the master's.
+    #
+    # @param sockets [Hash{Integer => Socket}] those of the listeners, by identity. Listeners without one have ended: the configuration has
+    #   changed, or the mold had opened them in an after_fork, as a worker
+    # @param queue [Array<IO>] descriptors of the shared queue
     # @param master [Integer] its pid
-    def take_over(descriptors, master)
-      # Those that the mold opened in an after_fork, as a worker.
-      listeners.reject! { |listener| @worker_listeners&.include?(listener) }
-      @worker_listeners = nil
-      listeners.each { |listener| listener.renew(descriptors.shift) }
+    def take_over(sockets, queue, master)
+      open, ended = listeners.partition { |listener| sockets.key?(listener.identity) }
+      listeners.replace(open)
+      former_listeners.concat(ended)
+      open.each { |listener| listener.renew(sockets.delete(listener.identity)) }
+      sockets.each_value(&:close)
       # The queue duplicates the descriptors.
-      @queue &&= SharedQueue.of_master(descriptors.map(&:fileno), master)
-      descriptors.each(&:close)
+      @queue = SharedQueue.of_master(queue.map(&:fileno), master) if queue.any?
+      queue.each(&:close)
     end
 
     # Loads new code, for Puma's plugins. In development the server starts again in the same process: a terminal, foreman or a container
@@ -154,6 +186,8 @@ module Fastrack
     #
     # @return [String] the way, for the log
     def restart
+      return @mold.tell(ControlChannel::RESTART) if @mold
+
       in_place = @loaded && @configuration.development? && !@background && !supervised?
       return (@loaded ? "USR2" : "HUP").tap { |signal| Process.kill(signal, Process.pid) } unless in_place
 
@@ -168,9 +202,38 @@ module Fastrack
     end
 
     # @return [Integer] wanted number of workers, by Unicorn's name
-    def worker_processes = @master.worker_processes
+    def worker_processes = @seat ? @configuration.max_workers : @master.worker_processes
+
+    # Sends stdout and stderr to the log files. Without buffers: readers follow the log, and a killed worker must not lose lines.
+    def redirect_output
+      @process_setup.redirect(@background ? File.open(File::NULL, "w") : nil)
+      Log.flush
+      # The app may have replaced $stdout and $stderr by objects that write to STDOUT and STDERR.
+      [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
+      LogFiles.remember
+    end
+
+    # Prepares memory for forks, in the process that has loaded the app. Compacts the heap and makes objects old, because each worker would
+    # copy young objects at its first garbage collection. Fills the space between malloc's blocks, because each worker would copy a page to
+    # use it. Gives back the part of the stack that only the boot has used.
+    def warm_up
+      prepare_objects
+      Fastrack.fill_heap_holes
+      Fastrack.release_stack
+    end
 
     private
+
+    # Makes this process a generation 0 of another process's.
+    def take_seat(app)
+      @app = app
+      @loaded = false
+      @seat.settle
+      @listener_set = @seat
+      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
+      @background = @seat.background?
+      redirect_output
+    end
 
     # @return [Boolean] whether to start again
     def serve(&listening)
@@ -187,6 +250,16 @@ module Fastrack
       @pid_file&.remove
     end
 
+    def configure(configuration)
+      settings = ProcessSetup.new(configuration)
+      settings.apply
+      replace_access_log(settings.access_log)
+      settings.redirect
+      settings.format_log
+      LogFiles.remember
+      @configuration = configuration
+    end
+
     def apply_settings
       @process_setup = ProcessSetup.new(@configuration)
       @process_setup.apply
@@ -198,11 +271,10 @@ module Fastrack
     # Called once the master queues signals.
     def prepare
       @pid_file&.claim
-      EngineBuilder.load(@configuration)
-      redirect_output(@background)
+      redirect_output
       yield if block_given?
-      @puma = @configuration.puma&.start(self)
-      warm_up
+      @configuration.puma&.write_state
+      @master.start_plugins
       Process.setproctitle(title("master"))
       @listener_set.announce(urls: @configuration.development?)
       Log.say("Use Ctrl-C to stop#{", Ctrl-\\ for backtraces" if interactive?}") if @configuration.development?
@@ -216,44 +288,13 @@ module Fastrack
       @access_log = file
     end
 
-    # The server already listens, so clients wait for the app and are not refused.
-    #
-    # @return [#call, AppFile] an AppFile if each worker loads the app
-    def preload(app)
-      @configuration.preload_app ? @configuration.load_app(app) : app
-    rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
-      @listener_set.close
-      raise if e.is_a?(Error) || !(StandardError === e || ScriptError === e)
-
-      raise Error, "the app does not load: #{Backtrace.text(e)}"
-    end
-
-    def loaded(app)
+    def note_loaded
       no_effect(:PreloadApp, "the app is already loaded; use `fastrack` to load it in each worker") unless @configuration.preload_app
       no_effect(:DefaultMiddleware, "rackup has already added it") unless @configuration.default_middleware || @configuration.puma
       Log.line("rackup in a puma.rb has no effect: the app is already loaded") if @configuration.puma&.rackup
-      app
     end
 
     def no_effect(option, reason) = Log.line("#{@configuration.source(option)} has no effect: #{reason}")
-
-    # Without buffers: readers follow the log, and a killed worker must not lose lines.
-    def redirect_output(background)
-      @process_setup.redirect(background ? File.open(File::NULL, "w") : nil)
-      Log.flush
-      # The app may have replaced $stdout and $stderr by objects that write to STDOUT and STDERR.
-      [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
-      LogFiles.remember
-    end
-
-    # Prepares memory for the fork. Compacts the heap and makes objects old, because each worker would copy young objects at its first
-    # garbage collection. Fills the space between malloc's blocks, because each worker would copy a page to use it. Gives back the part of
-    # the stack that only the boot has used.
-    def warm_up
-      prepare_objects
-      Fastrack.fill_heap_holes
-      Fastrack.release_stack
-    end
 
     def prepare_objects
       return make_old unless Process.respond_to?(:warmup)

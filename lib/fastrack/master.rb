@@ -2,6 +2,7 @@
 
 require_relative "error"
 require_relative "log"
+require_relative "master/generations"
 require_relative "master/hooks"
 require_relative "master/monitor_thread"
 require_relative "master/process_setup"
@@ -42,15 +43,17 @@ module Fastrack
       keep_words
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
-      @workers = Workers.new(launcher, app, @signals, @death_pipe, @hooks, @orders)
+      @workers = Workers.new(launcher, @hooks, @signals)
+      @generations = Generations.new(launcher, app, @workers, @death_pipe, @orders) { restore }
       @worker_timeout = WorkerTimeout.new(@workers)
-      @refork = Refork.new(launcher, @workers, @orders)
+      @refork = Refork.new(launcher, @workers, @orders) { @generations.spare_first }
       @upgrade = old_master && Upgrade.new(launcher, @orders, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       # systemd's watchdog is also pinged while a hook keeps the master from its loop.
       @hooks.limit.meanwhile = @sd_notify&.method(:step)
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
+      @subreaper = Fastrack.adopt_orphans
       @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
       @generation = 1
       @announced = @interrupts = 0
@@ -59,18 +62,21 @@ module Fastrack
 
     # Returns when the server was told to stop and all workers have exited.
     #
-    # @yield first, when the signal handlers are set; signals are handled afterwards
+    # @yield when the app is loaded and the signal handlers are set; signals are handled afterwards
     # @return [Boolean] whether the server is to start again
+    # @raise [StartFailed]
     def run
+      ForkGuard.install(method(:forked_by_app)) { descriptors }
+      # Signals end the process while the app is loaded. The server already listens, so clients wait for the app and are not refused.
+      @generations.start
       @signals.install
       @on_terminal = ProcessSetup.foreground? && !@launcher.supervised? && !@signals.ignored_before?("HUP")
       @signals.ends = method(:ends?)
-      ForkGuard.install(method(:forked_by_app)) { descriptors }
       yield
       memory_supervisor.start(configuration) if configuration.auto_workers?
       start_monitor
       supervise
-      @launcher.stopped(again: @restart)
+      @launcher.restarting if @restart
       handle_signals
       Log.line(format("stopped, %.1f s after %s", now - @stop_at, @stop_reason))
       @restart
@@ -80,6 +86,14 @@ module Fastrack
 
     # @return [MasterHooks]
     attr_reader :hooks
+
+    # @return [Boolean] whether this process becomes the parent of workers that a mold has forked
+    def subreaper? = @subreaper
+
+    # Starts the app's plugins.
+    #
+    # @raise [StartFailed]
+    def start_plugins = @generations.start_plugins
 
     # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop = @signals.push(STOP)
@@ -111,7 +125,7 @@ module Fastrack
 
     # Objects with descriptors that a forked process must not keep.
     def descriptors
-      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.listeners, @launcher.queue, @launcher.pid_file,
+      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @launcher.pid_file, @launcher.waiting,
        @monitor].compact
     end
 
@@ -149,13 +163,21 @@ module Fastrack
       loop do
         handle_signals
         handle_upgrade(@upgrade&.reap)
-        @workers.reap { |handle, exited| [@monitor, (@refork unless shutting_down?)].each { |one| one&.exited(handle, exited) } }
+        reap
         step(now)
         publish
         break if shutting_down? && @workers.empty?
 
         read_messages(wait)
       end
+    end
+
+    def reap
+      @workers.reap do |handle, exited|
+        @monitor&.exited(handle, exited) unless handle.first?
+        [@refork, @generations].each { |one| one.exited(handle, exited) } unless shutting_down?
+      end
+      @generations.finish(@restart) if shutting_down? && @workers.all_but_first.empty?
     end
 
     def step(now)
@@ -173,7 +195,7 @@ module Fastrack
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
       spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
-      due = [@upgrade, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork] unless shutting_down?)].filter_map { |one| one&.due_at }
+      due = [@upgrade, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
     end
@@ -187,6 +209,7 @@ module Fastrack
       @signals.clear_wakeups
       while (name = @signals.shift)
         handle_signal(name)
+        @workers.end_hooks if shutting_down? && STOP_SIGNALS.include?(name)
         @signalled ||= @shutdown && [*STOP_SIGNALS, "HUP"].include?(name)
       end
     end
@@ -223,17 +246,14 @@ module Fastrack
       configuration.development? ? shut_down(Shutdown::Quick, "HUP", cancel: "TERM") : finish("TERM")
     end
 
-    # Graceful at first, since some supervisors stop servers by INT. A user who sends INT again cannot wait. A developer never waits. Each
-    # plugin of Puma's may also send one INT, when its process has ended.
+    # Graceful at first, since some supervisors stop servers by INT. A user who sends INT again cannot wait. A developer never waits.
     def interrupt
       return @developer_interrupt.begin(now) if configuration.development? && @launcher.interactive? && @workers.each.any?(&:busy?)
-      return end_quickly if @interrupts > plugins || configuration.development?
+      return end_quickly if @interrupts.positive? || configuration.development?
 
       @interrupts += 1
       finish("INT")
     end
-
-    def plugins = configuration.puma&.plugins.to_h.size
 
     def end_quickly
       @signalled = true
@@ -284,20 +304,27 @@ module Fastrack
     def reload
       @orders.begin("HUP")
       @sd_notify&.reloading
-      auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
-      removed = @launcher.reload { |seconds, reading| @hooks.within(seconds, &reading) }
-      move_monitor unless configuration.control&.to_a == endpoints
-      # The workers that still have a removed listener serve the connections that wait there.
-      @workers.each(&:drain) if removed.any?
-      resize_as_configured(learned: auto && configuration.auto_workers?)
-      @refork.drop
-      @generation += 1
-      Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{@generation})")
+      reconfigure { @launcher.reload { |seconds, reading| @hooks.within(seconds, &reading) } }
+      Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded?
+      @generations.renew
     rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
       reason = e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)
       Log.line("HUP changes nothing: #{reason}", :error)
       @orders.refused("HUP", reason)
       notify_ready
+    end
+
+    # Called when the new code of a HUP has failed.
+    def restore
+      reconfigure { @launcher.undo }
+      notify_ready
+    end
+
+    def reconfigure
+      auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
+      yield
+      move_monitor unless configuration.control&.to_a == endpoints
+      resize_as_configured(learned: auto && configuration.auto_workers?)
     end
 
     # Whether an order ends the server, so that nobody needs a new configuration or worker. HUP may mean that the terminal is closed.
@@ -318,9 +345,9 @@ module Fastrack
     # @param auto [Boolean] whether the server decided by itself
     def refork(auto: false)
       obstacle = if @upgrade&.replaced? then "a new master is there, or starts"
-                 elsif @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
+                 elsif @generations.renewing? || @workers.staying.any? { |handle| handle.generation < @generation } then "the workers are being replaced"
                  end
-      @periodic << Orphans.start if @refork.begin(obstacle, auto: auto) && @periodic.grep(Orphans).none?
+      @refork.begin(obstacle, auto: auto)
     end
 
     def resize(workers, name)
@@ -345,12 +372,19 @@ module Fastrack
     # Spawns one worker at most, so that signals are handled between two spawns.
     def maintain(now)
       refork(auto: true) if @shutdown.nil? && @refork.due?(now, configuration)
-      @generation += 1 if @refork.step(@generation, now)
+      renew(@generations.step(@generation, now))
+      @generation += 1 if @refork.step(@generation, now, @generations.previous_molds)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation, @refork.begun? ? :refork : :reload)
       announce_ready
       @memory_supervisor.step(now, configuration) if @memory_supervisor&.due_at&.<=(now)
       @workers.fill_slot(@generation)
+    end
+
+    # @param generation [Integer] of the workers; one more with new code, one less when that has failed
+    def renew(generation)
+      @refork.drop if generation > @generation
+      @generation = generation
     end
 
     def announce_ready
@@ -362,6 +396,8 @@ module Fastrack
       @main_pid_changed = false
       notify_ready
       @launcher.ready
+      @generations.booted unless @booted
+      @booted = true
       @monitor&.listen
       @upgrade&.ready(quit: configuration.auto_quit)
       memory_supervisor.begin(configuration)

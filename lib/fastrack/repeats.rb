@@ -26,10 +26,18 @@ module Fastrack
     # Seconds that another process gets to write the counts back.
     WRITE_BACK_TIME = 0.1
 
-    def initialize
+    # @param reader [IO] of the master's counts, in a process that has inherited them
+    # @param writer [IO]
+    def initialize(reader = nil, writer = nil)
+      @reader, @writer = reader, writer
+      return if reader
+
       @reader, @writer = IO.pipe
       put({})
     end
+
+    # @return [Array<Integer>] the descriptors
+    def filenos = [@reader, @writer].map(&:fileno)
 
     # @param key [Object] its hash must be equal in all processes, as a String's is in forks
     # @param now [Float] monotonic seconds

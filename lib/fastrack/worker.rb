@@ -8,7 +8,7 @@ require_relative "process/last_words"
 require_relative "text"
 require_relative "worker/control_channel"
 require_relative "worker/engine_builder"
-require_relative "worker/mold"
+require_relative "worker/promoted_mold"
 require_relative "worker/threads"
 
 module Fastrack
@@ -74,7 +74,7 @@ module Fastrack
       LastWords.close_old
       @configuration.disown_pid_file
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
-      Fastrack.refork_forbids = -> { channel.write(ControlChannel::FORBID) }
+      Fastrack.refork_forbids = -> { channel.write("#{ControlChannel::FORBID} #{Fastrack.refork_forbidden}") }
       status = status_of do
         prepare(channel, death_pipe)
         serve(channel)
@@ -159,7 +159,6 @@ module Fastrack
       @request_limit = @configuration.draw_request_limit
       settings = EngineBuilder.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
       @configuration.call_hook(:after_fork, @launcher, self)
-      @configuration.user&.switch
       @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)
       @app = @configuration.wrap(@app)
       start_engine(settings, death_pipe)
@@ -306,7 +305,7 @@ module Fastrack
       end_threads
       # Ends the helper thread, and closes the engine's descriptors.
       @engine.release
-      Mold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks, hijacked: hijacked != @hijacked) { @memory_note&.write }
+      PromotedMold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks, hijacked: hijacked != @hijacked) { @memory_note&.write }
     end
 
     # @return [Integer, nil] how many connections the app has taken over

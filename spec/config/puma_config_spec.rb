@@ -25,8 +25,7 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     write("config/puma.rb", <<~RUBY)
       port 0, "127.0.0.1"
       workers 2
-      note = ->(line) { File.write("notes", "\#{line} \#{Process.pid == MASTER ? :master : :worker}\\n", mode: "a") }
-      MASTER = Process.pid
+      note = ->(line) { File.write("notes", "\#{line} \#{File.read("/proc/self/cmdline")[/mold|worker/]}\\n", mode: "a") }
       before_fork { note.call "before_fork" }
       on_worker_fork { |index| note.call "on_worker_fork \#{index}" }
       after_worker_fork { |index| note.call "after_worker_fork \#{index}" }
@@ -45,12 +44,12 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
     expect(server.stop.exitstatus).to eq(0)
     notes = lines("notes")
     expect(notes.tally).to eq(
-      "before_fork master" => 1, "on_worker_fork 0 master" => 1, "on_worker_fork 1 master" => 1, "after_worker_fork 0 master" => 1,
-      "after_worker_fork 1 master" => 1, "before_thread_start worker" => 2, "on_booted master" => 1, "out_of_band worker" => 1,
-      "on_worker_shutdown 0 0 worker" => 1, "on_worker_shutdown 1 1 worker" => 1, "after_worker_shutdown 0 0 master" => 1,
-      "after_worker_shutdown 1 0 master" => 1, "on_stopped master" => 1
+      "before_fork mold" => 1, "on_worker_fork 0 mold" => 1, "on_worker_fork 1 mold" => 1, "after_worker_fork 0 mold" => 1,
+      "after_worker_fork 1 mold" => 1, "before_thread_start worker" => 2, "on_booted mold" => 1, "out_of_band worker" => 1,
+      "on_worker_shutdown 0 0 worker" => 1, "on_worker_shutdown 1 1 worker" => 1, "after_worker_shutdown 0 0 mold" => 1,
+      "after_worker_shutdown 1 0 mold" => 1, "on_stopped mold" => 1
     )
-    expect([notes.first(2), notes.last]).to eq([["before_fork master", "on_worker_fork 0 master"], "on_stopped master"])
+    expect([notes.first(2), notes.last]).to eq([["before_fork mold", "on_worker_fork 0 mold"], "on_stopped mold"])
     expect(server.log).to match(/^fastrack: before_worker_boot failed: .*not the end/)
   end
 
@@ -96,15 +95,15 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
       write("config.ru", "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }")
     end
 
-    it "starts a new master when tmp/restart.txt is touched, and the app is preloaded" do
+    it "loads new code when tmp/restart.txt is touched, and the app is preloaded" do
       write("code", "old")
       write("config/puma.rb", "port 0, '127.0.0.1'\nplugin :tmp_restart")
       server = ready("-e", "production")
       expect(server.get.body).to eq("old")
       write("code", "new")
       FileUtils.touch(path("tmp/restart.txt"))
-      server.wait
-      expect([server.get.body, server.log]).to match(["new", /^fastrack: tmp\/restart\.txt was touched: restarting \(USR2\)$/])
+      server.await_ready(2)
+      expect([server.get.body, server.log]).to match(["new", /^fastrack: tmp\/restart\.txt was touched: restarting \(HUP\)$/])
     end
 
     it "replaces the workers, again and again, when each of them loads the app" do

@@ -2,107 +2,156 @@
 
 require "open3"
 
-# HUP has a process of its own load the app anew. The old code serves until the new code does.
-RSpec.describe "HUP with new code", linux: "a subreaper (prctl(2))" do
-  workers = 4
+# `fastrack` and HUP: the code is loaded anew by another generation 0.
+RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", once: "processes" do
+  def app(version) = "run ->(_env) { [200, {}, [\"#{version} \#{Process.ppid}\"]] }"
 
-  def app(version, at_load = "") = <<~RUBY
-    #{at_load}
-    run ->(_) { [200, {}, ["#{version} \#{Process.pid}"]] }
-  RUBY
-
-  def start(config: nil, **options)
-    Server.ready(ru: app("v1"), config: config, fastrack: true,
-                 options: { MaxWorkers: 4, MaxRequestPerChild: 0, ControlPath: "control", ErrRespawnInterval: 0.1, **options })
+  def serving(ru = app("v1"), options: {}, **keywords)
+    Server.ready(ru: ru, fastrack: true, options: { MaxWorkers: 2, MaxRequestPerChild: 0, ControlPath: "control", **options }, **keywords)
   end
 
-  # @return [Array(String, Integer)] what `fastrack reload` says, and its status
+  # The command, which waits.
+  #
+  # @return [Array(String, Integer)] what it says, and its status
   def reload(server)
     command = [Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", Server::COMMAND, "reload", "--control", "control"]
-    output, status = Open3.capture2e(*command, chdir: server.dir, stdin_data: "")
-    [output, status.exitstatus]
+    Open3.capture2e(*command, chdir: server.dir, stdin_data: "").then { |output, status| [output, status.exitstatus] }
   end
 
-  # @return [Array<String>] versions that so many answers name
-  def versions(server) = Array.new(20) { server.get.body[/\w+/] }.uniq
-
-  it "replaces the workers one by one, and no request is lost" do
-    server = start
-    before = server.workers
-    server.write("config.ru", app("v2"))
-    loop = ClientLoop.run(server) { expect(reload(server).last).to eq(0) }
-    expect([loop.failures, loop.bodies.map { |body| body[/\w+/] }.uniq, versions(server), server.workers & before]).to eq([[], %w[v1 v2], ["v2"], []])
+  # Requests of many clients meanwhile, none of which fails.
+  def unnoticed(server, &block)
+    loop = ClientLoop.run(server, paths: ["/"] * 4, kept: true, &block)
+    expect(loop.failures).to eq([])
+    loop.bodies
   end
 
-  it "loads from where the folder's link points now" do
-    server = nil
-    Dir.mktmpdir do |releases|
-      %w[1 2].each { |number| Folder.write("#{releases}/#{number}", "config.ru", app("v#{number}")) }
-      File.symlink("1", "#{releases}/current")
-      server = start(config: "working_directory #{"#{releases}/current".inspect}\napp \"config.ru\"\n")
-      expect(versions(server)).to eq(["v1"])
-      File.symlink("2", "#{releases}/next")
-      File.rename("#{releases}/next", "#{releases}/current")
-      expect([reload(server).last, versions(server)]).to eq([0, ["v2"]])
-      server.stop
-    end
-  end
-
-  it "has a constant that the new code no longer has gone, and one that it has changed as it is now" do
-    server = start
-    server.write("config.ru", "OLD = 1\n#{app("v2")}")
-    reload(server)
-    server.write("config.ru", "NEW = defined?(OLD).inspect\n#{app('#{NEW}')}")
-    expect([reload(server).last, versions(server)]).to eq([0, ["nil"]])
-  end
-
-  at_load = {
-    "raises" => ['raise "no such table"', /no such table/],
-    "cannot be parsed" => ["def (", /syntax error|unexpected/i],
-    "lacks a library" => ['require "no/such/library"', %r{no/such/library}],
-    "exits" => ["exit 3", /exit/],
-    "ends with exit!" => ["exit! 3", /3/],
-    "is killed" => ["Process.kill(:KILL, Process.pid)", /KILL/],
-    "crashes" => ["Process.kill(:SEGV, Process.pid)", /SEGV|ABRT/],
-    "hangs" => ["sleep", /WorkerBootTimeout|worker_boot_timeout|took/]
-  }
-
-  # What must hold once `fastrack reload` has said why the new code does not serve.
-  def expect_old_code(server, before, reason, bodies)
-    output, status = reload(server)
-    expect(output).to match(reason)
-    expect(status).to eq(1)
-    server.await_workers(before.size) { |found| found == before }
-    expect([versions(server), bodies.call.map { |body| body[/\w+/] }.uniq]).to eq([["v1"], ["v1"]])
-  end
-
-  at_load.each do |what, (code, reason)|
-    it "that #{what} at its load leaves the old workers serving, and says so" do
-      server = start(WorkerBootTimeout: 3)
-      before = server.workers
-      server.write("config.ru", app("v2", code))
-      loop = ClientLoop.run(server) { |clients| expect_old_code(server, before, reason, -> { clients.bodies }) }
-      expect(loop.failures).to eq([])
-      expect(ProcessTable.zombies(server.master)).to eq([])
-      server.write("config.ru", app("v3"))
-      expect([reload(server).last, versions(server)]).to eq([0, ["v3"]])
-    end
-  end
-
-  hooks = { "before_fork" => "before_fork { raise \"no such hook\" }", "after_fork" => "after_fork { raise \"no such hook\" }",
-            "after_fork of the third worker" => "after_fork { |_, worker| raise \"no such hook\" if worker.nr == 2 }" }
-
-  hooks.each do |what, config|
-    it "whose #{what} raises leaves the old code serving in all workers, and says so" do
-      server = start(config: "# none\n")
+  it "is loaded by another process, which forks all workers anew, and no client notices" do
+    server = serving
+    before = server.molds
+    bodies = unnoticed(server) do
       server.write("config.ru", app("v2"))
-      server.write("fastrack.rb", config)
-      output, status = nil
-      loop = ClientLoop.run(server) { output, status = reload(server) }
-      expect([loop.failures, status, output]).to match([[], 1, /no such hook/])
-      eventually(40, -> { server.log }) { versions(server) == ["v1"] && server.workers.size == workers }
-      server.write("fastrack.rb", "# none\n")
-      expect([reload(server).last, versions(server)]).to eq([0, ["v2"]])
+      expect(reload(server)).to match([/\AHUP sent to #{server.master}$/, 0])
     end
+    expect(bodies.uniq).to include("v1 #{server.master}")
+    expect(server.get.body).to eq("v2 #{server.master}")
+    eventually { server.molds.size == 1 && (server.molds & before).empty? && server.workers.size == 2 }
+  end
+
+  hang = { options: { WorkerBootTimeout: 1 } }
+  failures = {
+    "raises" => ["raise 'no such table'", "the app does not load: no such table \\(RuntimeError\\)"],
+    "is no Ruby" => ["run (", "the app does not load: "],
+    "exits" => ["exit 3", "exit\\(3\\) was called while the app was loaded"],
+    "hangs" => ["sleep", "generation 0 \\(pid \\d+\\) was killed by the master \\(WorkerBootTimeout\\)", hang],
+    "crashes" => ["Process.kill(:SEGV, $$); sleep", "generation 0 \\(pid \\d+\\) was killed by SIG(?:SEGV|ABRT)"]
+  }
+  failures.each do |what, (code, reason, given)|
+    it "leaves the old code serving when the new code #{what}, and the command says why" do
+      server = serving(**given.to_h)
+      before = [server.workers, server.molds]
+      unnoticed(server) do
+        server.write("config.ru", code)
+        expect(reload(server)).to match([/\AHUP sent.*\n.*HUP has failed: the old code serves on \(pid #{server.master}\): #{reason}/, 1])
+      end
+      eventually { [server.workers, server.molds] == before }
+      expect(server.log).to match(/^fastrack: HUP: the new code is given up: #{reason}.*; the old code serves on$/)
+      server.write("config.ru", app("v3"))
+      expect(reload(server).last).to eq(0)
+      expect(server.get.body).to start_with("v3")
+    end
+  end
+
+  hooks = { "before_fork raises" => "before_fork { raise 'no room' }", "after_fork of the second worker raises" => "after_fork { |_, worker| raise 'no room' if worker.nr == 1 }",
+            "after_fork of the second worker is killed" => "after_fork { |_, worker| Process.kill(:KILL, $$) if worker.nr == 1 }" }
+  hooks.each do |what, hook|
+    it "gives way to the old code again when #{what}" do
+      server = serving(config: "before_fork { }", options: { ErrRespawnInterval: 0.1 })
+      before = server.molds
+      unnoticed(server) do
+        server.write("fastrack.rb", hook)
+        server.write("config.ru", app("v2"))
+        expect(reload(server)).to match([/HUP has failed: .*(?:no room|SIGKILL)/, 1])
+        eventually { server.molds == before && server.workers.size == 2 && Array.new(10) { server.get.body[0, 2] }.uniq == ["v1"] }
+      end
+    end
+  end
+
+  it "comes from where `working_directory` leads by then" do
+    Dir.mktmpdir do |dir|
+      %w[one two].each { |name| Folder.write(dir, "#{name}/config.ru", app(name)) }
+      File.symlink("#{dir}/one", "#{dir}/current")
+      server = Server.ready(ru: "", command: [*Server::FASTRACK, "-c", "#{dir}/fastrack.rb", "-e", "production"],
+                            files: { File.join("..", File.basename(dir), "fastrack.rb") => "working_directory '#{dir}/current'\nlisten '127.0.0.1:0'\nmax_workers 1\n" })
+      File.unlink("#{dir}/current")
+      File.symlink("#{dir}/two", "#{dir}/current")
+      FileUtils.rm_rf("#{dir}/one")
+      server.signal(:HUP)
+      server.await_ready(2)
+      expect(server.get.body).to start_with("two")
+    end
+  end
+
+  it "comes with the gems of a new Gemfile.lock" do
+    Dir.mktmpdir do |dir|
+      gem = lambda do |version|
+        Folder.write(dir, "greeting-#{version}/lib/greeting.rb", "GREETING = 'gem #{version}'")
+        Folder.write(dir, "greeting-#{version}/greeting.gemspec",
+                     "Gem::Specification.new { |s| s.name, s.version, s.summary, s.authors, s.files = 'greeting', '#{version}', 's', ['a'], ['lib/greeting.rb'] }")
+        Folder.write(dir, "Gemfile", "gem 'rhebok-rs', path: #{Server::ROOT.inspect}\ngem 'greeting', path: 'greeting-#{version}'\n")
+        system(Server::CLEAN_ENVIRONMENT, "bundle", "lock", "--local", chdir: dir, %i[out err] => File::NULL)
+      end
+      gem.call("1.0") or skip "Bundler does not find the gems on this machine"
+      Folder.write(dir, "config.ru", "require 'greeting'\nrun ->(_env) { [200, {}, [GREETING]] }")
+      server = Server.ready(ru: "", command: ["sh", "-c", 'cd "$0" && exec "$@"', dir, "bundle", "exec", "fastrack", "-p", "0", "-o", "127.0.0.1", "-e", "production"])
+      gem.call("2.0")
+      server.signal(:HUP)
+      server.await_ready(2)
+      expect(server.get.body).to eq("gem 2.0")
+    end
+  end
+
+  it "brings up generation 0 again when it is killed, and all workers are known" do
+    server = serving(options: { ErrRespawnInterval: 0.1 })
+    mold = server.molds.first
+    server.signal(:KILL, to: mold)
+    before = server.workers
+    before.each { |pid| server.signal(:KILL, to: pid) }
+    eventually(20) { server.workers.size == 2 && (server.workers & before).empty? && server.molds.size == 1 && server.molds != [mold] }
+    expect([server.get.status, server.log]).to match([200, /generation 0 \(pid #{mold}\) was killed by SIGKILL/])
+  end
+
+  it "has a plugin of Puma's with a port of its own stop with the old code, and start with the new" do
+    FreePort.keep(1) do |port|
+      plugin = <<~RUBY
+        require "puma/plugin"
+        Puma::Plugin.create do
+          def start(launcher)
+            server = TCPServer.new("127.0.0.1", #{port})
+            launcher.events.on_stopped { server.close; File.write("stopped", "\#{$$}\\n", mode: "a") }
+            in_background { loop { server.accept.tap { |client| client.write(VERSION_OF_APP) }.close } rescue nil }
+          end
+        end
+      RUBY
+      server = Server.ready(ru: "VERSION_OF_APP = 'one'\n#{Rackups::PID}", command: [*Server::FASTRACK, "-C", "puma.rb", "-e", "production", "-O", "ControlPath=control"],
+                            files: { "puma.rb" => "bind 'tcp://127.0.0.1:0'\nplugin :port\nworkers 2", "lib/puma/plugin/port.rb" => plugin }, env: { "RUBYLIB" => "lib" })
+      said = -> { TCPSocket.open("127.0.0.1", port, &:read) }
+      expect(said.call).to eq("one")
+      old = server.molds.first
+      server.write("config.ru", "VERSION_OF_APP = 'two'\n#{Rackups::PID}")
+      expect(reload(server).last).to eq(0)
+      eventually { said.call == "two" rescue false }
+      expect(server.lines_of("stopped")).to eq([old.to_s])
+      server.stop
+      expect(server.lines_of("stopped").size).to eq(2)
+    end
+  end
+
+  it "is in no process that root runs", if: Process.uid.zero? do
+    server = serving("LOADED_BY = [Process.uid, $$]\nrun ->(_env) { [200, {}, [LOADED_BY.inspect]] }", options: { User: "nobody" })
+    user = Etc.getpwnam("nobody").uid
+    expect(server.get.body).to eq([user, server.molds.first].inspect)
+    uids = ->(pid) { File.read("/proc/#{pid}/status").slice(/^Uid:\s+(.*)/, 1).split.map(&:to_i).uniq }
+    expect([*server.molds, *server.workers].map(&uids).uniq).to eq([[user]])
+    expect(uids.call(server.master)).to eq([0])
   end
 end

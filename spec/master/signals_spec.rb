@@ -26,8 +26,8 @@ RSpec.describe "Signals", once: "processes and signals" do
   # A deploy tool that has read the pid file would end a master with them that does not hear them yet.
   it "C1 are heard from when the pid file is there, and acted on once the server is up" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, Pid: "app.pid" }, config: <<~'RUBY')
-      Fastrack::Launcher.prepend(Module.new do
-        private def warm_up
+      Fastrack::Master.prepend(Module.new do
+        def start_plugins
           %i[USR1 TTIN].each { |name| Process.kill(name, File.read("app.pid").to_i) }
           super
         end

@@ -46,9 +46,16 @@ module ReexecHelpers
     server.master
   end
 
-  # Masters and workers, of both generations.
+  # Masters and workers, of both generations; 0: no process at all.
   def await_processes(server, count)
-    eventually(20, -> { "#{server.processes.size} processes instead of #{count}:\n#{server.log}" }) { server.processes.size == count }
+    found = -> { count.zero? ? server.processes : server.processes.grep_v(->(pid) { mold?(pid) }) }
+    eventually(20, -> { "#{found.call.size} processes instead of #{count}:\n#{server.log}" }) { found.call.size == count }
+  end
+
+  def mold?(pid)
+    ProcessTable.title(pid).start_with?("fastrack mold")
+  rescue Errno::ENOENT, Errno::ESRCH
+    false
   end
 
   def pid_in(server, file = "app.pid") = server.lines_of(file).first.to_i

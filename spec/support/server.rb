@@ -86,7 +86,8 @@ class Server
   # @param environment [String] rackup's -E
   def initialize(ru:, options: {}, env: {}, config: nil, rackup: true, fastrack: false, command: nil, files: {},
                  unix: false, wrapper: [], inherit: {}, arguments: [], environment: "none", name: "Fastrack")
-    @dir = Dir.mktmpdir("fastrack-spec")
+    # Another user loads the app where root runs the specs (User).
+    @dir = Dir.mktmpdir("fastrack-spec").tap { |dir| File.chmod(0o755, dir) }
     @options = complete(options, unix, config)
     @host = @options.fetch("Host", "127.0.0.1")
     @listening = [0, nil]
@@ -164,8 +165,9 @@ class Server
   def master = listening[:pid].to_i
   def url(path = "/") = "http://#{host.include?(":") ? "[#{host}]" : host}:#{port}#{path}"
 
-  # Pids of the live workers.
-  def workers = ProcessTable.children(master)
+  # Pids of the live workers, and of the processes that fork them.
+  def workers = titled("worker")
+  def molds = titled("mold")
 
   # Waits until that many workers run, and are the right ones to the block, and gives their pids. The block gets those of one moment: two
   # looks at #workers may see a worker come in between.
@@ -254,6 +256,15 @@ class Server
   end
 
   private
+
+  # Pids of the master's children that are this.
+  def titled(role)
+    ProcessTable.children(master).select do |pid|
+      ProcessTable.title(pid).start_with?("fastrack #{role}")
+    rescue Errno::ENOENT, Errno::ESRCH
+      false
+    end
+  end
 
   def complete(options, unix, config)
     given = options.transform_keys(&:to_s)

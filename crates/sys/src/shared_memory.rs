@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use nix::sys::mman::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
+use nix::sys::mman::{mmap, munmap, MapFlags, ProtFlags};
 
 /// A type that processes can share.
 ///
@@ -56,12 +56,6 @@ impl<T: Shareable> SharedMemory<T> {
         }
         // SAFETY: a new mapping, at an address that the kernel chooses.
         Ok(Self::at(unsafe { mmap(None, Self::SIZE, READ_WRITE, MapFlags::MAP_SHARED, file, 0) }?))
-    }
-
-    /// Maps zeroes that this process shares with the processes that it forks.
-    pub fn for_children() -> io::Result<Self> {
-        // SAFETY: as above.
-        Ok(Self::at(unsafe { mmap_anonymous(None, Self::SIZE, READ_WRITE, MapFlags::MAP_SHARED) }?))
     }
 
     fn at(memory: NonNull<c_void>) -> Self {

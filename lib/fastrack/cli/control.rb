@@ -22,8 +22,6 @@ module Fastrack
       more: ["/workers/+1", "TTIN"], less: ["/workers/-1", "TTOU"]
     }.freeze
 
-    NO_NEW_CODE = "The app is preloaded: new workers get the code that the master has. `fastrack restart` loads new code."
-
     # Seconds between two checks with --watch, and between the two checks of a rate.
     PAUSE = 1
     SAMPLE = 0.5
@@ -162,7 +160,6 @@ module Fastrack
       end
 
       sent = order(name)
-      puts NO_NEW_CODE if signal == "HUP" && @configuration.preload_app
       $stdout.flush
       puts format("ready in %.1f s", StartWaiting.new(sent, limit(signal), log) { |master| place_of(master) }.await) if waits?(name)
     end
@@ -202,7 +199,7 @@ module Fastrack
       return @configuration.drain_delay + @configuration.graceful_timeout if signal == "TERM"
       return @configuration.boot_timeout + @configuration.graceful_timeout if signal == "USR2"
 
-      @configuration.worker_boot_timeout * [@configuration.max_workers, 1].max
+      @configuration.worker_boot_timeout * (@configuration.max_workers + 1)
     end
 
     # @return [String, nil]

@@ -16,9 +16,10 @@ module Fastrack
           tune                      measure how many workers fit
 
           status                    show the state of a running server's workers
-          reload                    replace the workers, with the new configuration
-                                    (HUP); phased-restart is the same
-          restart                   load new code without losing a request (USR2)
+          reload                    load new code and configuration without losing a
+                                    request (HUP); phased-restart is the same
+          restart                   the same by a new master (USR2): for a new Ruby or
+                                    Fastrack, and for a server of rackup or Rails
           refork                    fork the workers anew, from one that has served
           stop                      finish all requests and exit (TERM)
           workers +1, workers -1    add or remove a worker (TTIN, TTOU)
@@ -36,9 +37,10 @@ module Fastrack
       Usage: fastrack reload [options]
              fastrack phased-restart [options]
 
-      Tells a running server to read its configuration file again and to replace its
-      workers one by one (HUP). Loads new code only with `preload_app false`. Waits
-      until the new workers serve. If they fail, says why and exits with 1.
+      Tells a running server to read its configuration file again, to load the app's
+      code anew, and to replace its workers one by one (HUP). A server that rackup or
+      Rails has started keeps its code. Waits until the new workers serve. If they
+      fail, the old ones serve on: says why and exits with 1.
 
       #{FOUND}
     TEXT

@@ -72,7 +72,7 @@ module Fastrack
       new(:Logger, :logger, nil, "server.logger in hooks", :logger),
       new(:AfterWorkerReady, :after_worker_ready, nil, "called in each worker when it is ready", :callable),
       new(:BeforeWorkerShutdown, :before_worker_shutdown, nil, "called in each worker when it has served, before at_exit hooks", :callable),
-      new(:AfterWorkerExit, :after_worker_exit, nil, "called in the master when a worker has exited", :callable),
+      new(:AfterWorkerExit, :after_worker_exit, nil, "called in generation 0 when a worker has exited", :callable),
       new(:EarlyHints, :early_hints, false, "let the app send 103 Early Hints", :boolean),
       new(:MaxThreads, :max_threads, 1, "threads per worker that run requests", :integer, 1..MOST_THREADS),
       new(:OnThreadStart, :on_thread_start, nil, "called in each thread before its first request", :callable),

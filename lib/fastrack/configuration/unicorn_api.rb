@@ -49,9 +49,7 @@ module Fastrack
                        .with_defaults(tries: ConfigFile::TRIES, backlog: configuration.backlog, reuseport: true)
       return if listeners.any? { |listener| [address.to_s, ":unix:#{address.path}"].include?(listener.to_s) }
 
-      opened = in_master? ? address.open_with_retries : address.open
-      listeners.concat(opened)
-      @worker_listeners = [*@worker_listeners, *opened] unless in_master?
+      listeners.concat(in_master? ? address.open_with_retries : address.open)
     rescue ArgumentError => e
       raise ConfigurationError, "server.listen #{e.message}"
     rescue AddressInUseError => e

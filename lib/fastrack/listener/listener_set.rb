@@ -5,10 +5,12 @@ require_relative "../log"
 require_relative "inherited"
 
 module Fastrack
-  # The server's listeners. A reload changes them at its end, or not at all.
+  # The server's listeners. A reload changes them for good when the new workers serve (#settle), or not at all (#undo).
   class ListenerSet
     # @return [Array<Listener>]
     attr_reader :all
+    # @return [Array<Listener>] open ones that the last reload has removed from the configuration
+    attr_reader :leaving
     # @return [Array<Listener>] closed listeners, whose connections may still be kept alive
     attr_reader :former
 
@@ -17,10 +19,14 @@ module Fastrack
     def initialize(configuration)
       inherited = InheritedListeners.take_over
       @supervised = inherited.supervised?
-      @all = @supervised ? inherited.take_all : open(configuration, inherited)
+      @all = @supervised ? inherited.take_all : open_all(configuration, inherited)
     ensure
       @former = inherited ? inherited.close_rest : []
+      @leaving = []
     end
+
+    # @return [Array<Listener>]
+    def open = @all + @leaving
 
     # @return [Boolean] whether a supervisor has opened the listeners, so that the configuration does not count
     def supervised? = @supervised
@@ -30,25 +36,41 @@ module Fastrack
     # @param before [Configuration]
     # @param after [Configuration]
     # @yield when new addresses are open, to other steps that may fail
-    # @return [Array<Listener>] listeners that are no longer configured, now closed
     # @raise [ListenError] then, as when the block raises, nothing has changed
     def change(before, after)
       opened = []
-      if supervised? || before.listen_values == after.listen_values
-        yield
-        return []
-      end
+      return yield if supervised? || before.listen_values == after.listen_values
+
       kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
       removed = unconfigured(kept, before.addresses - after.addresses)
       # One try for each address, because the master must not wait for a port.
       added.each { |address| opened.concat(address.open) }
       yield
-      replace(removed, opened)
+      @before ||= @all
+      @all = @all - removed + opened
+      @leaving += removed
       announce(opened, urls: after.development?)
-      removed
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       remove(opened)
       raise
+    end
+
+    # Closes listeners that are no longer configured.
+    #
+    # @return [Array<Listener>] these
+    def settle
+      @leaving.each(&:drop)
+      @former += @leaving
+      @leaving.tap { forget }
+    end
+
+    # Restores the listeners from before #change.
+    def undo
+      return unless @before
+
+      remove(open - @before)
+      @all = @before
+      forget
     end
 
     # Logs a line for each address. A host name may have several listeners.
@@ -59,13 +81,18 @@ module Fastrack
 
     # Closes all listeners. Only a supervisor removes files of its sockets.
     def close
-      @all.each(&:close)
-      [*@all, *@former].each(&:remove_file) unless supervised?
+      open.each(&:close)
+      [*open, *@former].each(&:remove_file) unless supervised?
     end
 
     private
 
-    def open(configuration, inherited)
+    def forget
+      @before = nil
+      @leaving = []
+    end
+
+    def open_all(configuration, inherited)
       opened = []
       configuration.addresses.each do |address|
         found = inherited.take(address)
@@ -82,12 +109,6 @@ module Fastrack
       rest = InheritedListeners.new(@all.dup)
       kept.sort_by { |address| -address.port.to_i }.each { |address| rest.take(address) }
       removed.flat_map { |address| rest.take(address) }
-    end
-
-    def replace(removed, opened)
-      removed.each(&:drop)
-      @all = @all - removed + opened
-      @former += removed
     end
 
     def remove(listeners)

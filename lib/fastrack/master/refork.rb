@@ -173,10 +173,10 @@ module Fastrack
   #
   #     retiring --its successor serves--> mold --its first worker has served a while--> replacing --all workers are its--> done
   #
-  # After any failure workers are forked from the master, or from the previous mold. The same happens when workers share next to nothing
+  # After any failure workers are forked from generation 0, or from the previous mold. The same happens when workers share next to nothing
   # with the mold any more, as after a collection that writes to all objects:
   #
-  #     done --the mold has for itself what it had as a worker--> ending --all workers are the master's--> (none)
+  #     done --the mold has for itself what it had as a worker--> ending --all workers are generation 0's--> (none)
   class Refork
     # Seconds from a refork to the first check of the mold's own memory. Each next check comes after twice as long.
     CHECK_INTERVALS = (4..60).freeze
@@ -190,10 +190,12 @@ module Fastrack
     # @param launcher [Launcher]
     # @param workers [Workers]
     # @param orders [Orders] notes the outcome of URG
-    def initialize(launcher, workers, orders)
+    # @yield when all workers are forked from a mold
+    def initialize(launcher, workers, orders, &done)
       @launcher = launcher
       @workers = workers
       @orders = orders
+      @done = done
     end
 
     # Begins a refork. If something forbids it, logs the reason.
@@ -239,11 +241,13 @@ module Fastrack
 
     # @param generation [Integer] generation of the workers
     # @param now [Float] monotonic seconds
+    # @param kept [Array<WorkerHandle>] molds that may be needed again
     # @return [Boolean] whether a new generation is to begin
-    def step(generation, now)
+    def step(generation, now, kept = [])
       give_up_mold(forbidden, :info) if forbidden && (begun? || @mold)
       # Stops molds of failed or earlier reforks.
-      @workers.each { |handle| handle.stop if handle.mold? && ![@workers.mold, @candidate, @trial&.mold].include?(handle) }
+      kept = [*kept, @workers.mold, @candidate, @trial&.mold]
+      @workers.all_but_first.each { |handle| handle.stop if handle.mold? && !kept.include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
       report(now) if @generation && replaced?
       return true if !begun? && @mold && lost?(now) && drop_mold(generation)
@@ -263,7 +267,7 @@ module Fastrack
       end
     end
 
-    # Gives up the mold. The master forks workers from now on.
+    # Gives up the mold. Generation 0 forks workers from now on.
     #
     # @param reason [String]
     def drop(reason = "the workers are being replaced")
@@ -320,7 +324,7 @@ module Fastrack
     end
 
     def give_up_mold(reason, level = :error)
-      Log.line("refork: given up: #{reason}; workers are forked from the master", level)
+      Log.line("refork: given up: #{reason}; workers are forked from generation 0", level)
       drop(reason)
     end
 
@@ -343,12 +347,12 @@ module Fastrack
       return forbidden if forbidden
       return "there is one in progress" if begun?
       return ProcessMemory::UNKNOWN unless ProcessMemory.known?
-      return "each worker loads the app (PreloadApp)" unless @launcher.preloaded?
+      return "each worker loads the app (PreloadApp)" unless @launcher.loaded? || @launcher.configuration.preload_app
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
       return "all workers that have served have hijacked connections, which a fork would have, too" unless candidate
 
-      "this system gives a process no orphans (PR_SET_CHILD_SUBREAPER)" unless Fastrack.adopt_orphans
+      "this system gives a process no orphans (PR_SET_CHILD_SUBREAPER)" unless @launcher.subreaper?
     end
 
     # @return [WorkerHandle, nil]
@@ -364,9 +368,10 @@ module Fastrack
     def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each))
 
     def report(now)
-      from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "the master"
+      from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "generation 0"
       Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
       @orders.done("URG") if @mold
+      @done.call if @mold
       @generation = nil
       @pause = CHECK_INTERVALS.begin
       @look_at = now + @pause
@@ -385,7 +390,7 @@ module Fastrack
     # @return [true]
     def drop_mold(generation)
       Log.line("refork: given up: #{@mold.name} has #{ProcessMemory.format(@cost)} of its own, and had #{ProcessMemory.format(@learned)} as a worker, " \
-               "so its workers share next to nothing; workers are forked from the master", :error)
+               "so its workers share next to nothing; workers are forked from generation 0", :error)
       @before = memory
       drop
       @auto = nil

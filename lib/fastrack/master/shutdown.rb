@@ -38,7 +38,7 @@ module Fastrack
     # New clients are refused rather than kept waiting. Workers have copies of the listeners.
     def refuse_clients
       @launcher.queue&.drain
-      @launcher.listeners.each(&:close)
+      @launcher.open_listeners.each(&:close)
     end
 
     # After TERM: for DrainDelay, workers serve on and close connections after each response. A Graceful shutdown follows.
@@ -57,7 +57,7 @@ module Fastrack
     class Phased < Shutdown
       def start(now)
         @launcher.queue&.drain
-        @workers.each { |handle| handle.stop if handle.mold? }
+        @workers.all_but_first.each { |handle| handle.stop if handle.mold? }
         @interval = configuration.spawn_interval
         @due_at = now
       end
@@ -76,11 +76,11 @@ module Fastrack
         refuse_clients
         @timeout = configuration.graceful_timeout
         @due_at = now + @timeout
-        @workers.each(&:stop)
+        @workers.all_but_first.each(&:stop)
       end
 
       def proceed(now)
-        @workers.each do |handle|
+        @workers.all_but_first.each do |handle|
           # A worker without a request only waits for slow clients.
           request = handle.request(now)
           Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
@@ -98,7 +98,7 @@ module Fastrack
     class Quick < Shutdown
       def start(_now)
         refuse_clients
-        @workers.each { |handle| handle.kill("quick shutdown") }
+        @workers.all_but_first.each { |handle| handle.kill("quick shutdown") }
       end
 
       def text = "stopping at once, the workers are killed"

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../process/exit_status"
 require_relative "../process/memory"
 require_relative "../process/proc_stat"
 require_relative "../worker"
@@ -53,7 +54,7 @@ module Fastrack
       @killed = nil
       @draining = false
       @ended = false
-      @promoted = false
+      @promoted = @rejected = false
       @failed_boots = 0
     end
 
@@ -70,8 +71,18 @@ module Fastrack
 
     def stopping? = @state == :stopping
 
-    # Whether workers are forked from this process: see Refork.
+    # Whether this process forks workers, and serves nobody.
     def mold? = @state == :mold
+
+    # Whether this process is generation 0: see MoldHandle.
+    def first? = false
+
+    # Marks a worker of code that has failed. It is replaced.
+    def reject
+      @rejected = true
+    end
+
+    def rejected? = @rejected
 
     # @return [String] for the log
     def name = "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{@pid})"
@@ -99,7 +110,7 @@ module Fastrack
     # @return [Integer, nil] requests that the mold had answered as a worker
     attr_reader :served
 
-    # @return [WorkerHandle, nil] the mold that this worker was forked from; nil: the master
+    # @return [WorkerHandle, nil] the mold that this worker was forked from; nil: generation 0
     attr_accessor :origin
 
     # @return [Integer] how many workers of this mold failed to boot, one after the other
@@ -114,6 +125,12 @@ module Fastrack
       @stopping_since = @told_at = nil
       release_entry
     end
+
+    # Has a mold call the hooks of an event.
+    #
+    # @param name [String, Symbol]
+    # @param numbers [Array<Integer>]
+    def event(name, *numbers) = @channel.write([ControlChannel::EVENT, name, *numbers].join(" "))
 
     # Whether the app has hijacked connections of this worker.
     def hijacked? = hijacked != @hijacked
@@ -285,15 +302,29 @@ module Fastrack
       nil
     end
 
+    # Notes the status of a process that only its mold can wait for.
+    #
+    # @param number [Integer] see wait(2)
+    def reaped(number)
+      @status = ExitStatus.new(@pid, number)
+    end
+
     # @param now [Float] monotonic seconds
     # @return [WorkerExit, nil] nil while the process runs
     def reap(now)
+      return exited(@status, now) if @status
+
       # Only for this pid, because the app waits for children that the app has started.
       pid, status = Process.wait2(@pid, Process::WNOHANG)
       exited(status, now) if pid
     rescue Errno::ECHILD
-      # A part of the app waits for all children, and was faster.
-      exited(nil, now)
+      # A part of the app waits for all children, and was faster. On macOS workers are children of their mold.
+      exited(nil, now) unless @elsewhere && runs?
+    end
+
+    # Called where the master does not become the parent of this process.
+    def elsewhere
+      @elsewhere = true
     end
 
     # @return [Integer, nil] slot in the scoreboard
@@ -307,6 +338,15 @@ module Fastrack
     end
 
     private
+
+    def runs?
+      Process.kill(0, @pid)
+      true
+    rescue Errno::EPERM
+      true
+    rescue Errno::ESRCH
+      false
+    end
 
     def exited(status, now)
       # The worker's last message may be unread.

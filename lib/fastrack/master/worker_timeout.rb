@@ -35,7 +35,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @param configuration [Configuration]
     def step(now, configuration)
-      states = @workers.each.map { |handle| [handle.pid, handle.booting?, handle.stopping_since, handle.reconsidered_at] }
+      states = @workers.each.map { |handle| [handle.pid, handle.booting?, handle.ready?, handle.stopping_since, handle.reconsidered_at] }
       if states == @states
         return if @due_at.nil? || now < @due_at
 
@@ -70,14 +70,14 @@ module Fastrack
       at = [@late[key] + limit.grace, @not_before].max
       return at if now < at
 
-      Log.line("worker #{handle.nr} (pid #{handle.pid}) #{limit.text}", :error)
+      Log.line("#{handle.name} #{limit.text}", :error)
       handle.kill(limit.option)
       nil
     end
 
     def state_limit(handle, now)
       return stop_limit(handle, now) if handle.stopping_since
-      return boot_limit(handle) if handle.booting?
+      return boot_limit(handle) if handle.booting? || (handle.first? && !handle.loaded?)
 
       # A request may begin at this moment, so an idle worker has the limit of a new request.
       at = handle.deadline || (now + @configuration.request_timeout if @configuration.request_timeout.positive?)

@@ -2,10 +2,10 @@
 
 require_relative "../error"
 require_relative "../log"
-require_relative "../process/guards"
+require_relative "../process/last_words"
 require_relative "../worker"
 require_relative "../worker/control_channel"
-require_relative "../worker/mold"
+require_relative "worker_forks"
 require_relative "worker_handle"
 
 module Fastrack
@@ -30,22 +30,15 @@ module Fastrack
     attr_reader :not_before
 
     # @param launcher [Launcher]
-    # @param app [#call, AppFile]
-    # @param signals [SignalQueue] the master's
-    # @param death_pipe [Array(IO, IO)] see Master
     # @param hooks [MasterHooks]
-    # @param orders [Orders] notes why new workers fail
-    def initialize(launcher, app, signals, death_pipe, hooks, orders)
+    # @param signals [SignalQueue] gets orders of the app's to end the server
+    def initialize(launcher, hooks, signals)
       @launcher = launcher
-      @app = app
-      @signals = signals
-      @death_pipe = death_pipe
       @hooks = hooks
-      @orders = orders
+      @signals = signals
       @size = launcher.configuration.max_workers
       @handles = []
-      @spawning = []
-      @mold_fork = MoldFork.new(launcher)
+      @forks = WorkerForks.new(launcher, hooks) { |message, handle| receive(message, handle, false, false) }
       @not_before = 0.0
       # Failed boots since a worker was last ready, and whether a worker ever was.
       @failures = 0
@@ -64,15 +57,14 @@ module Fastrack
     # @raise [Error] when too many boots have failed and no worker was ever ready
     def fill_slot(generation)
       started = now
-      @newest = generation
       nr = next_slot(generation)
-      return if nr.nil? || started < @not_before
+      return if nr.nil? || started < @not_before || source.nil?
 
       fail_boot if !@proven && @failures >= ATTEMPTS * @size
 
       handle = spawn(nr, generation)
       wait_until(handle ? started + configuration.spawn_interval : now + configuration.err_respawn_interval)
-      count_failure(nr, generation, "worker #{nr} cannot be spawned: #{@spawn_failure}") unless handle
+      count_failure(generation, "worker #{nr} cannot be spawned: #{@spawn_failure}") unless handle
     end
 
     # @param generation [Integer]
@@ -90,10 +82,23 @@ module Fastrack
     # STOPPING workers are still stopping.
     def spare? = @handles.count(&:serving?) >= @size && room?
 
-    # The process that forks workers instead of this one: nil, or a mold that has passed its trial (ReforkTrial).
+    # @return [MoldHandle, nil] generation 0; nil if it has ended
+    attr_accessor :first
+
+    # The process that forks workers instead of generation 0: nil, or a mold that has passed its trial (ReforkTrial).
     #
     # @param handle [WorkerHandle, nil]
     attr_writer :mold
+
+    # @return [WorkerHandle, nil] the process that forks workers
+    def source = mold || (@first if @first&.loaded? && @first.connected?)
+
+    # @return [Integer] pid of the process that holds what workers share
+    def source_pid = source&.pid || Process.pid
+
+    # @param handle [WorkerHandle] of a new process
+    # @return [WorkerHandle]
+    def add(handle) = handle.tap { @handles << handle }
 
     # @return [WorkerHandle, nil] nil also if the mold has ended
     def mold
@@ -164,6 +169,26 @@ module Fastrack
 
     def each(&block) = @handles.each(&block)
 
+    # @return [Array<WorkerHandle>] all processes but generation 0, which ends after them
+    def all_but_first = @handles.reject(&:first?)
+
+    # Ends what hooks of the server's end do at the moment.
+    def end_hooks = @handles.each { |handle| handle.terminate if handle.first? && handle.stopping? }
+
+    # @param generation [Integer]
+    # @return [String, nil] why a worker of that generation has failed to boot, once
+    def failure(generation)
+      found, reason = @failure
+      reason.tap { @failure = nil } if found == generation
+    end
+
+    # Has workers replaced whose code has failed.
+    #
+    # @param generation [Integer] the last one that stays
+    def reject_newer(generation)
+      staying.each { |handle| handle.reject if handle.generation > generation }
+    end
+
     # Reopens log files in the master and in the workers.
     def reopen_logs
       LogFiles.reopen
@@ -182,7 +207,9 @@ module Fastrack
         tried = handle.equal?(@trial)
         handle.origin&.failed_boots += 1 if exited.failed? && !handle.ready?
         yield handle, exited
-        @hooks.call_hook(:after_worker_exit, handle, exited.status)
+        next true if handle.first?
+
+        tell_exit(handle, exited)
         @launcher.queue&.worker_exited(handle.pid)
         log_exit(handle, exited) if exited.notable?
         failed(handle, exited) if exited.failed? && !tried
@@ -196,16 +223,19 @@ module Fastrack
     # @param drain [Boolean] whether new workers have to drain as well
     # @param may_exit [Boolean] whether workers may exit at their request limit without a replacement
     def read(ready, drain:, may_exit:)
-      @handles.each do |handle|
-        handle.messages.each { |message| receive(message, handle, drain, may_exit) } if ready.include?(handle.channel)
-      end
+      @handles.each { |handle| receive_all(handle, handle.messages, drain, may_exit) if ready.include?(handle.channel) }
+    end
+
+    # @param messages [Array<String>]
+    def receive_all(handle, messages, drain = false, may_exit = false) # rubocop:disable Style/OptionalBooleanParameter -- as above
+      messages.each { |message| receive(message, handle, drain, may_exit) }
     end
 
     # @return [Array<ControlChannel>] the open channels
     def channels = @handles.select(&:connected?).map(&:channel)
 
     # @return [Array<ControlChannel>] channels that a forked process may have inherited
-    def descriptors = channels | @spawning
+    def descriptors = channels | @forks.spawning
 
     # Gives up all workers, when the master fails.
     def detach
@@ -223,10 +253,31 @@ module Fastrack
       when ControlChannel::ENDING then handle.ending
       when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
       when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
-      when ControlChannel::FORBID then @forbidden_by ||= handle.name
       when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
       when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
+      when ControlChannel::RESTART then @launcher.restart
+      else receive_words(message, handle)
       end
+    end
+
+    def receive_words(message, handle)
+      if message.start_with?(ControlChannel::FORBID) then @forbidden_by ||= handle.first? ? message.delete_prefix("#{ControlChannel::FORBID} ") : handle.name
+      elsif message.start_with?(ControlChannel::STOP)
+        # In development INT may be meant for a debugger, as the terminal's is.
+        # One that is told to finish gets TERM, too.
+        return if handle.stopping?
+
+        @signals.push(message.end_with?("INT") && configuration.development? ? "INT" : Master::STOP)
+      elsif message.start_with?(ControlChannel::REAPED)
+        pid, status = message.split.drop(1).map(&:to_i)
+        @handles.find { |one| one.pid == pid }&.reaped(status)
+      end
+    end
+
+    # Hooks run where the app is.
+    def tell_exit(handle, exited)
+      home = @first || mold or return
+      home.event(:after_worker_exit, handle.nr, handle.pid, handle.generation, exited.status.to_i) if configuration.after_worker_exit
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -249,7 +300,7 @@ module Fastrack
     def room? = @handles.count { |handle| !handle.mold? } < @size + STOPPING
 
     # Whether the worker is to get a successor that serves before the worker stops.
-    def outdated?(handle, generation) = !handle.retiring.nil? || handle.generation < generation
+    def outdated?(handle, generation) = !handle.retiring.nil? || handle.rejected? || handle.generation < generation
 
     # Whether a younger worker serves in the same slot.
     def succeeded?(handle)
@@ -288,14 +339,13 @@ module Fastrack
       return if handle.ready?
 
       words = LastWords.of(handle.pid)
-      count_failure(handle.nr, handle.generation, "#{handle.name} #{exited.to_s.delete_suffix(READY_TEXT)}#{READY_TEXT}#{": #{words}" if words}")
+      count_failure(handle.generation, "#{handle.name} #{exited.to_s.delete_suffix(READY_TEXT)}#{READY_TEXT}#{": #{words}" if words}")
     end
 
     # @param reason [String]
-    def count_failure(nr, generation, reason)
+    def count_failure(generation, reason)
       @failures += 1
-      @orders.failed("HUP", reason) if generation == @newest
-      tell_of_old(nr, generation)
+      @failure = [generation, reason]
       return unless @proven && (@failures % ATTEMPTS).zero? && power_of_two?(@failures / ATTEMPTS)
 
       Log.line("the last #{@failures} workers failed to boot: #{@handles.count(&:serving?)} of #{@size} serve; trying again " \
@@ -313,16 +363,6 @@ module Fastrack
       Log.repeated([:exit, exited.to_s.gsub(/\d+\.\d+ s/, "")], :error) { text }
     end
 
-    # Logs, once for each generation, that an old worker serves on.
-    def tell_of_old(nr, generation)
-      old = @handles.find { |handle| handle.serving? && handle.nr == nr && handle.generation < generation }
-      return if old.nil? || @told == generation
-
-      @told = generation
-      Log.line("worker #{nr}: the new one does not boot, the old one (pid #{old.pid}) serves on; trying again every " \
-               "#{format("%g", configuration.err_respawn_interval)} s", :error)
-    end
-
     def fail_boot
       each { |handle| handle.kill("no worker ever was ready") }
       raise Error, "the last #{@failures} workers failed to boot, and none ever was ready: the server ends"
@@ -335,59 +375,18 @@ module Fastrack
     # @return [WorkerHandle, nil] nil on failure, which is logged
     def spawn(nr, generation)
       slot = @scoreboard.reserve
-      worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
       untried = @untried if @handles.any? { |one| one.nr == nr && one.retiring == :trial }
-      @trial = handle = from_mold(untried, worker, generation + 1) if untried
-      handle ||= (mold && from_mold(mold, worker, generation)) || from_here(worker, generation)
-      configuration.puma&.fire(:after_worker_fork, @hooks, nr)
-      handle
+      entry = slot && [@scoreboard, slot]
+      @trial = handle = @forks.from_mold(untried, nr, entry, generation + 1) if untried
+      handle ||= (mold && @forks.from_mold(mold, nr, entry, generation)) || @forks.from_first(@first, nr, entry, generation)
+      # The worker waits for KNOWN, so no code of the app runs before the master has the handle.
+      add(handle).tap(&:known)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the server, not by `exit` either
       # A later try may succeed: memory and pids become free, or a database of a hook comes back.
       @scoreboard.release(slot) if slot && handle.nil?
-      Log.exception("cannot spawn worker #{nr}", e)
+      Log.exception("cannot spawn worker #{nr}", e) unless e.is_a?(WorkerForks::Refused)
       @spawn_failure = Error.reason(e)
       handle
-    end
-
-    # @return [WorkerHandle]
-    def from_here(worker, generation)
-      @hooks.bounded { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
-      ForkGuard.own_fork { fork_worker(worker, generation) }
-    end
-
-    # @return [WorkerHandle, nil] nil when the mold fails; then the mold is stopped
-    def from_mold(mold, worker, generation)
-      @spawning = ControlChannel.pair
-      found = @hooks.within(MoldFork::ANSWER_TIME + 1, grace: TimeLimit::MOMENT) do
-        @mold_fork.call(mold, worker, @spawning) { |message| receive(message, mold, false, false) }
-      end
-      register(worker, generation, *found).tap { |handle| handle.origin = mold }
-    rescue StandardError, TimeLimit::Unfinished => e
-      Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
-      # At the end of its channel the mold has ended or is about to. A killed mold's exit status tells the signal.
-      e.is_a?(EOFError) || e.is_a?(SystemCallError) ? mold.stop : mold.kill("it has forked no worker")
-      nil
-    end
-
-    # @return [WorkerHandle]
-    def fork_worker(worker, generation)
-      @spawning = ControlChannel.pair
-      pending = @signals.size
-      kept = [@death_pipe.first, *@launcher.listeners, @launcher.queue]
-      pid, channel = ControlChannel.fork(@spawning, kept, @hooks.fork_limit) do |theirs|
-        worker.live(theirs, @signals, pending, @death_pipe.first)
-      end
-      register(worker, generation, pid, channel)
-    end
-
-    # Adds the handle of a new worker. The worker waits for KNOWN, so no code of the app runs before the master has the handle.
-    #
-    # @return [WorkerHandle]
-    def register(worker, generation, pid, channel)
-      WorkerHandle.new(worker.nr, pid, generation, channel, worker.scoreboard_entry, now, worker.stop_signal).tap do |handle|
-        @handles << handle
-        handle.known
-      end
     end
   end
 end

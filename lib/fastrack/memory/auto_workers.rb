@@ -44,10 +44,11 @@ module Fastrack
     #
     # @param limit [MemoryLimit]
     # @param cpus [Integer]
+    # @param pid [Integer] of the process that has loaded the app
     # @return [Array(Integer, String)] workers, and the figures
-    def self.start(limit, cpus)
+    def self.start(limit, cpus, pid = Process.pid)
       used = limit.used([])
-      master = ProcessMemory.resident(Process.pid).first
+      master = ProcessMemory.resident(pid).first
       allowed = WorkerCount.by_memory(limit.bytes, rest: used, own: master).clamp(1..)
       [[cpus, allowed].min, "limit #{limit}, in use #{ProcessMemory.format(used)}, master #{ProcessMemory.format(master)}"]
     end

@@ -21,7 +21,7 @@ module Fastrack
     def start(configuration)
       return unless ProcessMemory.known?
 
-      size, figures = guarded { AutoWorkers.start(limit(configuration), @workers.size) }
+      size, figures = guarded { AutoWorkers.start(limit(configuration), @workers.size, @workers.source_pid) }
       return if size.nil? || size == @workers.size
 
       @workers.size = size
@@ -150,7 +150,7 @@ module Fastrack
     end
 
     def note_fresh
-      master = ProcessMemory.resident(Process.pid).last
+      master = ProcessMemory.resident(@workers.source_pid).last
       @masters = serving.to_h { |handle| [handle.pid, @masters[handle.pid] || master] }
       @fresh = serving.to_h do |handle|
         [handle.pid, @fresh[handle.pid] || (own(handle) if handle.requests.positive?)]
@@ -245,7 +245,7 @@ module Fastrack
 
     def advice(handles)
       workers = handles.filter_map(&:memory).sum(&:private)
-      if ProcessMemory.resident(Process.pid).last > [workers, @limit.bytes / 2].max
+      if ProcessMemory.resident(@workers.source_pid).last > [workers, @limit.bytes / 2].max
         "the master is what is large: recycling gains nothing, a restart (USR2) does if it has grown"
       else
         "fresh workers take as much, recycling gains nothing; fewer workers or more memory would"
@@ -253,7 +253,7 @@ module Fastrack
     end
 
     def master
-      ProcessMemory.format(ProcessMemory.resident(Process.pid).last)
+      ProcessMemory.format(ProcessMemory.resident(@workers.source_pid).last)
     end
   end
 end

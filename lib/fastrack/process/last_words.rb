@@ -22,6 +22,13 @@ module Fastrack
         @reader, @writer = IO.pipe
       end
 
+      # Called in a process of the server's that has inherited the pipe.
+      #
+      # @param writer [IO]
+      def inherit(writer)
+        @writer = writer
+      end
+
       def close
         [@reader, @writer].compact.each(&:close)
         @reader = @writer = nil

@@ -50,7 +50,7 @@ module Fastrack
       end
     end
 
-    # Calls the hooks of an event in the master. No hook ends the master, or keeps it waiting.
+    # Calls the hooks of an event in a mold. No hook ends the mold, or keeps it waiting.
     #
     # @param hooks [MasterHooks]
     def fire(event, hooks, *arguments) = each_call(event, arguments) { |call| hooks.call(event, &call) }
@@ -71,6 +71,9 @@ module Fastrack
       }.filter_map { |option, (events, hook)| [option, hook] if hooks?(*events) }.to_h
     end
 
+    # Whether generation 0 is to stay, because plugins run there, or hooks for the server's whole life.
+    def at_home? = @plugins.any? || hooks?(:after_booted, :after_stopped, :after_worker_shutdown)
+
     # @return [#call, nil] the hook for the time after each response
     def out_of_band
       -> { run(:out_of_band) } if hooks?(:out_of_band)
@@ -84,12 +87,11 @@ module Fastrack
       PumaMiddleware.wrap(app, @middleware)
     end
 
-    # Called at the start of a server that already listens.
+    # Called in generation 0.
     #
     # @param launcher [Launcher]
     # @return [PumaPlugins]
-    def start(launcher)
-      write_state
+    def start_plugins(launcher)
       require_relative "plugins"
       PumaPlugins.new(launcher, self).tap(&:start)
     end
@@ -119,7 +121,7 @@ module Fastrack
       @hooks[event].each { |block, key| yield(-> { block.call(*arguments, *(key && [@data[key] ||= {}])) }) }
     end
 
-    # Puma calls `before_fork` once, so only the first fork of the master does.
+    # Puma calls `before_fork` once, so only the first fork of a mold does.
     def before_fork(hooks, number)
       fire(:before_fork, hooks) unless @forked
       @forked = true

@@ -21,7 +21,7 @@ module Fastrack
     OUTGROWN = "outgrown"
     # Worker: it takes more memory than MaxMemoryPerChild since its first request. The message comes once.
     TOO_LARGE = "too large"
-    # Worker or mold: the app forbids reforks.
+    # Worker or mold: the app forbids reforks. The place of the call follows.
     FORBID = "forbid reforks"
     # Worker: whether something in the app, such as a debugger, handles INT.
     INTERRUPT_TAKEN = "interrupt taken"
@@ -33,8 +33,16 @@ module Fastrack
     READY_AND_QUIT = "ready and quit"
     # Master: after its last request the worker is to become the mold instead of exiting.
     PROMOTE = "promote"
-    # Worker: it is the mold now, and waits for orders.
+    # Worker: it is the mold now, and waits for orders. Generation 0: the app is loaded.
     MOLD = "mold"
+    # Mold: a signal, whose name follows, is to stop the server: an app's child has ended, and the server without it is of no use.
+    STOP = "stop"
+    # Mold: a plugin restarts the server.
+    RESTART = "restart"
+    # Mold: its plugins have started.
+    STARTED = "started"
+    # Mold: a process that only the mold can wait for has ended. Its pid and its status (wait(2)) follow.
+    REAPED = "reaped"
     # Old master: the new master took too long to boot.
     TIMED_OUT = "timed out"
 
@@ -42,12 +50,25 @@ module Fastrack
     FORK = "fork"
     # Mold: the order's number, and the pid of its worker; 0: there is none.
     FORKED = "forked"
+    # Master to generation 0: write to the log files, and start the plugins.
+    START = "start"
+    # Master to generation 0: an event of the server's. Its name and numbers follow.
+    EVENT = "event"
+    # Master to generation 0: the server has stopped, or has other code.
+    FINISH = "finish"
 
-    # An order to fork a worker. `slot` is nil where the scoreboard is full.
-    Order = Struct.new(:number, :nr, :slot, :descriptors)
+    # Raised when a mold does not answer in time.
+    NoAnswer = Class.new(Error)
 
-    # Bytes of the longest message.
-    LONGEST = 64
+    # An order to a mold: its kind, words that belong to it, and descriptors.
+    Order = Struct.new(:kind, :words, :descriptors) do
+      # @return [Array<Integer, nil>] with FORK: the order's number, the worker's number, its place in the scoreboard, or nil, and the
+      #   identities of the listeners
+      def numbers = words.map { |word| Integer(word, exception: false) }
+    end
+
+    # Bytes that are read at once.
+    PIECE = 4096
 
     # Seconds until the next try if the system lacks memory.
     MEMORY_PAUSE = 0.02
@@ -158,36 +179,36 @@ module Fastrack
     #
     # @param nr [Integer] the worker's number
     # @param slot [Integer, nil] its place in the scoreboard
+    # @param listeners [Array<Integer>] identities of the listeners whose descriptors come after the first one
     # @param descriptors [Array<IO>] copies of which the mold gets (SCM_RIGHTS, unix(7))
-    # @param seconds [Numeric] for the answer
+    # @param seconds [Numeric, nil] for the answer; nil: no limit
     # @yieldparam message [String] each other one that comes before it
     # @return [Integer] the worker's pid; 0: the mold could not fork
     # @raise [IOError, SystemCallError, Error] when there is no answer
-    def order(nr, slot, descriptors, seconds, &other)
+    def order(nr, slot, listeners, descriptors, seconds, &other)
       number = @orders += 1
-      @socket.sendmsg("#{[FORK, number, nr, slot].compact.join(" ")}\n", 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
-      ends = now + seconds
+      @socket.sendmsg("#{[FORK, number, nr, slot || "none", *listeners].join(" ")}\n", 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
+      ends = now + seconds if seconds
       loop do
-        raise Error, "it has not answered within #{seconds} s" unless @socket.wait_readable([ends - now, 0].max)
+        raise NoAnswer, "it has not answered within #{format("%g", seconds)} s" unless @socket.wait_readable(ends && [ends - now, 0].max)
 
         pid = answer(number, &other)
         return pid if pid
       end
     end
 
-    # In the mold: the next order. Other messages are none for a mold: they were for the worker that it was.
+    # In the mold: the next orders. Other messages are none for a mold: they were for the worker that it was.
     #
-    # @return [Order, nil] nil when the master is gone, or lets go of the mold
-    def take_order
-      loop do
-        text, _, _, *control = @socket.recvmsg(LONGEST, scm_rights: true)
-        return if text.to_s.empty?
+    # @return [Array<Order>, nil] nil when the master is gone, or lets go of the mold
+    def take_orders
+      text, _, _, *control = @socket.recvmsg(PIECE, scm_rights: true)
+      return if text.to_s.empty?
 
-        descriptors = control.flat_map { |one| one.unix_rights || [] }
-        # The kernel does not join an order's text with what comes after it, but may join it with what comes before.
-        kind, *numbers = text.lines.last.split
-        return Order.new(*numbers.map(&:to_i).values_at(0..2), descriptors) if kind == FORK && descriptors.any?
-      end
+      *lines, @unread = "#{@unread}#{text}".split("\n", -1)
+      orders = lines.map { |line| Order.new(*line.split(" ", 2).then { |kind, words| [kind, words.to_s.split, []] }) }
+      # The kernel does not join an order's text with what comes after it, but may join it with what comes before.
+      orders.last&.descriptors = control.flat_map { |one| one.unix_rights || [] }
+      orders
     rescue SystemCallError, IOError
       nil
     end
@@ -196,7 +217,7 @@ module Fastrack
     #
     # @param order [Order]
     # @param pid [Integer] 0: there is none
-    def forked(order, pid) = write("#{FORKED} #{order.number} #{pid}")
+    def forked(order, pid) = write("#{FORKED} #{order.numbers.first} #{pid}")
 
     def closed? = @socket.closed?
 

@@ -1,9 +1,12 @@
 //! The scoreboard as the master reads it. The master can do so even after a worker has died.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
 
-use fastrack_sys::SharedMemory;
+use fastrack_sys::{borrow_fd, memory_file, SharedMemory};
 
 use super::counters::Counts;
 use super::layout::{
@@ -68,13 +71,35 @@ impl QueueLength {
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     pub(super) board: SharedMemory<Board>,
+    file: Arc<File>,
     queue: Option<QueueLength>,
 }
 
 impl Scoreboard {
-    /// A scoreboard in memory that is shared with workers forked later.
+    /// A scoreboard in memory that is shared with processes forked later, and with those that inherit its descriptor.
     pub fn new() -> io::Result<Self> {
-        Ok(Scoreboard { board: SharedMemory::for_children()?, queue: None })
+        Self::in_file(memory_file(size_of::<Board>() as u64)?)
+    }
+
+    /// The scoreboard of another process, whose [`raw_fd`](Self::raw_fd) this process has inherited. Duplicates the descriptor.
+    ///
+    /// # Safety
+    /// The descriptor must be open until this returns, and the file must never be truncated.
+    pub unsafe fn from_raw_fd(fd: RawFd) -> io::Result<Self> {
+        // SAFETY: as the caller promises.
+        let copy = unsafe { borrow_fd(fd) }?.try_clone_to_owned()?;
+        Self::in_file(File::from(copy))
+    }
+
+    fn in_file(file: File) -> io::Result<Self> {
+        // SAFETY: no process truncates the file, and all processes map it by this code.
+        let board = unsafe { SharedMemory::of_file(&file) }?;
+        Ok(Scoreboard { board, file: Arc::new(file), queue: None })
+    }
+
+    /// The descriptor of the memory.
+    pub fn raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     /// The same scoreboard, whose totals include the connections in the shared queue.

@@ -21,6 +21,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.const_set("TIMEOUT_STATUS", TIMEOUT_STATUS)?;
     class.const_set("MAX_WORKERS", MAX_WORKERS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
+    class.define_singleton_method("from_fd", function!(RubyScoreboard::from_fd, 1))?;
+    class.define_method("fd", method!(|this: &RubyScoreboard| this.0.raw_fd(), 0))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
     class.define_method("note_memory", method!(RubyScoreboard::note_memory, 3))?;
@@ -45,6 +47,13 @@ impl RubyScoreboard {
         let Some(queue) = queue else { return Ok(RubyScoreboard(board)) };
         let length = queue.borrow(ruby)?.length();
         Ok(RubyScoreboard(board.with_queue(length)))
+    }
+
+    /// `from_fd(fd)`: the master's scoreboard, in a process that has inherited its descriptor.
+    fn from_fd(ruby: &Ruby, fd: i32) -> Result<Self, Error> {
+        // SAFETY: this process has inherited the descriptor for this scoreboard, and closes it later. No process truncates the file.
+        let board = unsafe { Scoreboard::from_raw_fd(fd) };
+        Ok(RubyScoreboard(board.map_err(|error| system_error(ruby, "the scoreboard", &error))?))
     }
 
     /// `reserve`: a slot for the next worker; nil if all slots are in use.

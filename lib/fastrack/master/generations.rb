@@ -1,0 +1,241 @@
+# frozen_string_literal: true
+
+require_relative "../error"
+require_relative "../log"
+require_relative "../process/guards"
+require_relative "../process/last_words"
+require_relative "../upgrade/seat"
+require_relative "../worker/control_channel"
+require_relative "../worker/first_mold"
+require_relative "hooks"
+require_relative "mold_handle"
+
+module Fastrack
+  # Generation 0 in the master's eyes: the process that loads the app and forks workers. A HUP starts another one beside it:
+  #
+  #     loading --the app is loaded--> on trial --all workers are its--> settled
+  #        \------------ any failure -----+--> ended; the old one and its workers serve on
+  #
+  # If nobody forks workers any more, generation 0 is made anew.
+  class Generations
+    # Seconds that a process has to exit once its channel has ended, at the server's start.
+    TIME_TO_EXIT = 1
+
+    # What is restored when the new code fails: generation 0, the mold, and the workers' generation.
+    Previous = Struct.new(:first, :mold, :generation)
+    private_constant :Previous
+
+    # @param launcher [Launcher]
+    # @param app [#call, AppFile]
+    # @param workers [Workers]
+    # @param death_pipe [Array(IO, IO)] see Master
+    # @param orders [Orders] notes the outcome of HUP
+    # @yield when a HUP has failed
+    def initialize(launcher, app, workers, death_pipe, orders, &failed)
+      @launcher = launcher
+      @app = app
+      @workers = workers
+      @death_pipe = death_pipe
+      @orders = orders
+      @failed = failed
+      @not_before = 0.0
+    end
+
+    # Makes generation 0 at the start of the server, and waits until the app is loaded.
+    #
+    # @raise [StartFailed]
+    def start
+      # Its children and the master share this memory.
+      @launcher.warm_up if @launcher.loaded?
+      @workers.first = fork_mold(starting: true)
+      await(@workers.first, ControlChannel::MOLD)
+    end
+
+    # Has generation 0 start the plugins, at the start of the server, and waits until they have started.
+    #
+    # @raise [StartFailed]
+    def start_plugins
+      mold = @workers.first
+      mold.start
+      begin
+        @launcher.hooks.within(0) { await(mold, ControlChannel::STARTED) }
+      rescue TimeLimit::Interrupted
+        # Generation 0 leaves the plugin out, and the server ends in order.
+        mold.terminate
+        await(mold, ControlChannel::STARTED)
+      end
+    end
+
+    # Called when all workers serve for the first time.
+    def booted
+      @booted = true
+      @workers.first&.event("after_booted")
+    end
+
+    # Makes another generation 0 beside the current one, because of a HUP.
+    def renew
+      fail_renewal("another HUP has come") if @coming
+      @remakes = false
+      @coming = fork_mold
+    end
+
+    # @return [Float, nil] monotonic seconds when #step has something to do
+    def due_at = (@not_before if lost?)
+
+    # Whether workers of the old code are being replaced, or are about to be.
+    def renewing? = !(@coming || @previous).nil?
+
+    # @param generation [Integer] of the workers
+    # @param now [Float] monotonic seconds
+    # @return [Integer] generation of the workers from now on
+    def step(generation, now)
+      remake if lost? && now >= @not_before
+      generation = adopt(generation) if @coming&.loaded?
+      if @previous && (reason = failure(generation)) then generation = roll_back(reason)
+      elsif @previous && @workers.complete?(generation) then settle
+      end
+      start_later_plugins
+      generation
+    end
+
+    # @param handle [WorkerHandle]
+    # @param exited [WorkerExit]
+    def exited(handle, exited)
+      return unless handle.first?
+
+      words = LastWords.of(handle.pid)
+      text = "#{handle.name} #{exited}#{": #{words}" if words}"
+      if handle.equal?(@coming) then loading_failed(words || text)
+      elsif handle.equal?(@workers.first) then lose_first(text)
+      end
+    end
+
+    # Tells generation 0 that the server has no workers any more.
+    #
+    # @param again [Boolean] whether the server is to start again
+    def finish(again)
+      @workers.each.select(&:first?).each { |mold| mold.loaded? ? mold.finish(again) : mold.stop }
+    end
+
+    # Ends generation 0, since a mold forks the workers; unless the app's plugins and hooks are at home there.
+    def spare_first
+      return if @launcher.configuration.puma&.at_home?
+
+      @workers.first&.finish(false)
+      @workers.first = nil
+    end
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # @return [MoldHandle]
+    def fork_mold(starting: false)
+      ForkGuard.own_fork do
+        forks = starting || @launcher.loaded?
+        kept = [@death_pipe.first, *(@launcher.open_listeners unless forks)]
+        pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
+          forks ? FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting).live : Seat.exec(@launcher, theirs, kept.first)
+        end
+        @workers.add(MoldHandle.new(pid, channel, now)).tap(&:known)
+      end
+    end
+
+    # Waits for a message, and handles all that come until then.
+    def await(mold, kind)
+      found = []
+      until found.include?(kind)
+        ControlChannel.select([mold.channel], nil)
+        found = mold.messages
+        @workers.receive_all(mold, found)
+        fail_start(mold) unless mold.connected?
+      end
+    end
+
+    def fail_start(mold)
+      ends = now + TIME_TO_EXIT
+      sleep 0.001 until (exited = mold.reap(now)) || now > ends
+      mold.kill("it has closed its channel") unless exited
+      words = LastWords.of(mold.pid)
+      text = "#{mold.name} #{exited || "has closed its channel while the app was loaded"}"
+      Log.line(text, :error) unless words
+      raise StartFailed.new(words || text, exited&.status&.exitstatus || 1)
+    end
+
+    # Whether nobody forks workers.
+    def lost? = @coming.nil? && @workers.source.nil?
+
+    def remake
+      @remakes = true
+      @coming = fork_mold
+    end
+
+    # @return [Integer] generation of the workers
+    def adopt(generation)
+      mold, @coming = @coming, nil
+      return generation.tap { @workers.first = mold } if @remakes
+
+      # Another HUP has come before all workers were replaced.
+      @workers.first&.stop if @previous
+      @previous ||= Previous.new(@workers.first, @workers.mold, generation)
+      @workers.first, @workers.mold = mold, nil
+      Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
+      generation + 1
+    end
+
+    # @return [String, nil]
+    def failure(generation)
+      found, @renewal_failure = @renewal_failure, nil
+      @workers.failure(generation) || found
+    end
+
+    # @return [Integer] generation of the workers
+    def roll_back(reason)
+      previous, @previous = @previous, nil
+      @workers.first&.stop
+      @workers.first, @workers.mold = previous.first, previous.mold
+      @workers.reject_newer(previous.generation)
+      fail_renewal(reason)
+      previous.generation
+    end
+
+    def settle
+      @previous.first&.finish(false)
+      @previous = nil
+      # Workers that still have a removed listener serve the connections that wait there.
+      @workers.each(&:drain) if @launcher.settle.any?
+    end
+
+    # @return [Array<WorkerHandle>] molds that may be needed again
+    public def previous_molds = @previous.to_a.grep(WorkerHandle)
+
+    # The plugins of the new code start when those of the old code have stopped.
+    def start_later_plugins
+      mold = @workers.first
+      return if mold.nil? || !mold.loaded? || mold.started? || @previous || @workers.each.any? { |one| one.first? && one != mold }
+
+      mold.start
+      mold.event("after_booted") if @booted
+    end
+
+    def loading_failed(reason)
+      @coming = nil
+      @not_before = now + @launcher.configuration.err_respawn_interval
+      fail_renewal(reason) unless @remakes
+    end
+
+    def lose_first(text)
+      @workers.first = nil
+      Log.line(text, :error)
+      @renewal_failure = text if @previous
+    end
+
+    def fail_renewal(reason)
+      @coming&.kill("another HUP has come")
+      @coming = nil
+      Log.line("HUP: the new code is given up: #{reason}; the old code serves on", :error)
+      @orders.failed("HUP", reason)
+      @failed.call unless @previous
+    end
+  end
+end

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require_relative "../worker/control_channel"
+require_relative "worker_handle"
+
+module Fastrack
+  # The master's view of generation 0.
+  class MoldHandle < WorkerHandle
+    # @param channel [ControlChannel] the master's end
+    # @param spawned_at [Float] monotonic seconds
+    def initialize(pid, channel, spawned_at)
+      super(nil, pid, 0, channel, nil, spawned_at)
+      @state = :mold
+      @loaded = @started = false
+    end
+
+    def first? = true
+
+    # Whether the app is loaded, so that this process forks workers.
+    def loaded? = @loaded
+
+    # @return [Integer] requests that the process has answered
+    def served = 0
+
+    # @return [Boolean] as for a worker: whether the process has booted
+    def ready? = @loaded
+
+    def molded
+      @loaded = true
+    end
+
+    def name = "generation 0 (pid #{@pid})"
+
+    # Has the plugins started.
+    def start
+      @started = true
+      @channel.write(ControlChannel::START)
+    end
+
+    def started? = @started
+
+    # Has the plugins stopped, and ends the process.
+    #
+    # @param again [Boolean] whether the server is to start again
+    def finish(again)
+      return if stopping?
+
+      @state = :stopping
+      @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      # A hook may run at the moment.
+      terminate
+      @channel.write([ControlChannel::FINISH, *("again" if again)].join(" "))
+    end
+
+    # Ends what a hook or a plugin does at the moment.
+    def terminate = signal("TERM")
+  end
+end

@@ -1,0 +1,106 @@
+# frozen_string_literal: true
+
+require_relative "../backtrace"
+require_relative "../error"
+require_relative "../log"
+require_relative "../process/guards"
+require_relative "../process/last_words"
+require_relative "engine_builder"
+require_relative "mold"
+require_relative "threads"
+
+module Fastrack
+  # Generation 0: loads the app as the app's user, and forks the workers. What Unicorn and Puma run in their master runs here: before_fork,
+  # plugins and their events. The master holds nothing of the app's.
+  #
+  #     loading --the app is loaded--> waiting for orders --START--> with plugins --FINISH--> (ended)
+  class FirstMold < Mold
+    # @param starting [Boolean] whether the server starts, so that it ends if the app or a plugin fails
+    def initialize(launcher, app, channel, death_pipe, starting:)
+      super(launcher, app, channel, death_pipe)
+      @starting = starting
+    end
+
+    # The life of the process from the fork on.
+    #
+    # @return [Integer] the exit status
+    def live
+      take_signals
+      LastWords.close_old
+      configuration.disown_pid_file
+      Fastrack.refork_forbids = -> { tell(ControlChannel::FORBID, Fastrack.refork_forbidden) }
+      trap(Engine::THREAD_DUMP_SIGNAL) { Log.line("generation 0 (pid #{Process.pid}) takes too long:\n#{ThreadDump.text.chomp}") }
+      guard = OrphanGuard.start(@death_pipe, @channel, "generation 0 (pid #{Process.pid})")
+      prepare
+      # The app may have set handlers of its own.
+      @signals.install
+      guard.kill.join
+      tell(ControlChannel::MOLD)
+      obey
+      finish
+      0.tap { |status| QuickExit.install(status) }
+    rescue SystemExit => e
+      # The app, while it is loaded, or a hook of the loading.
+      LastWords.say("exit(#{e.status}) was called while the app was loaded")
+      e.status
+    rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
+      fail_with(e)
+    end
+
+    private
+
+    # The app's user comes first, so that no line of the app runs with more rights.
+    def prepare
+      configuration.user&.switch
+      EngineBuilder.load(configuration)
+      return if @launcher.loaded?
+
+      @app = configuration.load_app(@app) if configuration.preload_app
+      @launcher.warm_up
+    end
+
+    # @return [Integer] the exit status
+    def fail_with(error)
+      text = error.is_a?(Error) ? error.message : "the app does not load: #{Backtrace.text(error)}"
+      @starting || error.is_a?(Error) ? Log.line(text.scrub("?").gsub(/[^[:print:]\n\t]/, "?"), :error) : Log.exception("the app does not load", error)
+      LastWords.say(error.is_a?(Error) ? error : "the app does not load: #{Error.reason(error)}")
+      1
+    end
+
+    def handle(order)
+      case order.kind
+      when ControlChannel::START then start
+      when ControlChannel::FINISH
+        @again = order.words.any?
+        :finish
+      else super
+      end
+    end
+
+    # Writes to the log files from now on, and starts the plugins.
+    def start
+      # Later ones have the master's log files.
+      @launcher.redirect_output if @starting
+      begin
+        @plugins = configuration.puma&.start_plugins(@launcher)
+      rescue Error => e
+        raise if @starting
+
+        Log.line(e.message, :error)
+      end
+      tell(ControlChannel::STARTED)
+    end
+
+    # Events without numbers are the plugins'.
+    def event(name, *numbers) = numbers.empty? ? @plugins&.fire(name.to_sym) : super
+
+    # Limits the time, because hooks may hang after the master's end, too.
+    def finish
+      seconds = [configuration.graceful_timeout, Worker::LEAST_TIME].max
+      ChildProcess.end_within(seconds, 1, "fastrack: generation 0 (pid #{Process.pid}) has not ended within #{format("%g", seconds)} s: ending it\n")
+      hooks.limit.ending
+      @signals.shift until @signals.size.zero?
+      @plugins&.fire(@again ? :before_restart : :after_stopped)
+    end
+  end
+end

@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+require_relative "../process/last_words"
+require_relative "../text"
+require_relative "mold"
+
+module Fastrack
+  # A promoted worker after its last request (`fastrack refork`). Workers share all that the mold has loaded and cached while it served.
+  class PromotedMold < Mold
+    # Seconds that native threads have to end. Ruby keeps the native thread of an ended Ruby thread for three seconds, to use it again.
+    TIME_TO_END = 5
+
+    # Collections after which an object is old. Minor collections of the children skip old objects.
+    SURVIVALS = 4
+
+    # Since Ruby 3.4 a full mark drops all method caches of code (cc_is_active in iseq.c is never true), so that running the code writes to
+    # its pages. bench/marks measures this.
+    FORGETFUL = RUBY_VERSION >= "3.4"
+
+    # Returns when the mold is to end. The engine and the server's threads have ended before.
+    #
+    # @param worker [Worker] the worker that this process was
+    # @param marked [Boolean] whether the worker has had a full mark since its fork
+    # @param hijacked [Boolean] whether the app may hold sockets of clients
+    # @yield before the mold waits for orders
+    def run(worker, marked:, hijacked:)
+      configuration.call_hook(:before_refork, @launcher, worker)
+      return refuse(worker, "has hijacked connections, which a fork would have, too") if hijacked
+
+      threads = foreign_threads
+      return refuse(worker, "has native threads that a fork would lose (#{counted(threads)})") if threads.any?
+
+      take_signals
+      note_threads
+      end_threads
+      configuration.call_hook(:before_fork, @launcher, worker)
+      shrink(marked)
+      yield
+      tell(ControlChannel::MOLD)
+      obey
+    end
+
+    private
+
+    # Native threads of libraries. A fork would lose them, and keep their locks locked.
+    #
+    # @return [Array<String>] names of the threads
+    def foreign_threads
+      ends = now + TIME_TO_END
+      loop do
+        # On Ruby 3.1 the main thread has its id from before the fork.
+        own = [Process.pid, *Thread.list.map(&:native_thread_id)]
+        others = Dir.children("/proc/self/task").map(&:to_i) - own
+        # Since Ruby 3.3 the process has one more native thread of Ruby's.
+        return [] if others.size <= (RUBY_VERSION >= "3.3" ? 1 : 0)
+        return others.map { |id| File.read("/proc/self/task/#{id}/comm").chomp } if now > ends
+
+        sleep 0.05
+      end
+    end
+
+    def counted(names) = names.tally.map { |name, count| "#{count} #{name}" }.join(", ")
+
+    def refuse(worker, reason)
+      text = "worker #{worker.nr} (pid #{Process.pid}) #{reason}"
+      Log.line("refork: nothing happens: #{text}")
+      LastWords.say(text)
+    end
+
+    # Logs threads that workers will not have. Ruby's own threads, Active Record's, and threads marked `fork_safe` as for Puma start again
+    # in a forked process. The app has to start others.
+    def note_threads
+      lost = Thread.list.reject do |thread|
+        thread == Thread.current || thread.thread_variable_get(:fork_safe) || thread.thread_variable_get(:"\0__detached_thread__")
+      end
+      return if lost.empty?
+
+      names = lost.map { |thread| Text.utf8(thread.name || thread.inspect.b[/\S+:\d+(?= )/].to_s) }
+      Log.line("refork: workers will not have #{Log.count(lost.size, "thread")} of the app, unless after_fork starts them: #{names.join(", ")}")
+    end
+
+    # Ends the app's threads. Beside those of the workers, a reporter would report twice, and a scheduler would run each job twice.
+    def end_threads
+      others = Thread.list - [Thread.current]
+      others.each(&:kill)
+      ends = now + TIME_TO_END
+      others.each { |thread| thread.join([ends - now, 0].max) }
+    rescue StandardError, ScriptError
+      # `join` raises the exception that has ended a thread.
+      retry
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # Collects young garbage before the fork, because each child would sweep it and copy the pages. The mold makes no full mark and no
+    # compaction: both write to pages that the mold shares with other processes, a full mark on Ruby 3.3 to the code of all methods. After a full
+    # mark in the worker these pages are copied already, and each child would soon make a full mark, too. Then a full mark here costs
+    # nothing, and gives the heap room; except on Rubies whose full mark drops method caches. Fills the space between malloc's blocks,
+    # because each child would copy a page to use it.
+    def shrink(marked)
+      SURVIVALS.times { GC.start(full_mark: false) }
+      GC.start if marked && !FORGETFUL
+      Fastrack.trim_heap
+      Fastrack.fill_heap_holes
+    end
+  end
+end
