@@ -17,12 +17,19 @@ RSpec.describe "kill -9 at random", linux: "a subreaper (prctl(2))" do
     end
   end
 
+  # The process may have ended since.
+  def kill(pid)
+    Process.kill(:KILL, pid) if pid
+  rescue Errno::ESRCH
+    nil
+  end
+
   def known(server)
     MonitorClient.new("#{server.dir}/control").status.fetch("workers").filter_map { |worker| worker["pid"] }
   end
 
   victims = {
-    "a worker" => ->(found) { found["worker"].sample },
+    "a worker" => ->(found) { found.fetch("worker", []).sample },
     "the process that forks the workers" => ->(found) { found.fetch("mold", []).max },
     "any of them" => ->(found) { found.values.flatten.sample }
   }
@@ -36,11 +43,9 @@ RSpec.describe "kill -9 at random", linux: "a subreaper (prctl(2))" do
           server.signal(:URG) if (index % 4).zero?
           server.signal(:HUP) if index % 4 == 2
           sleep(rand * 0.3)
-          pid = victim.call(roles(server))
-          server.signal(:KILL, to: pid) if pid && ProcessTable.alive?(pid)
-          # A worker between its fork and the master's knowing it.
-          young = ProcessTable.children(server.master).max
-          server.signal(:KILL, to: young) if index.odd? && young
+          kill(victim.call(roles(server)))
+          # The youngest may not be known to the master yet.
+          kill(ProcessTable.children(server.master).max) if index.odd?
         end
         whole(server)
       end
