@@ -5,6 +5,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
+require_relative "../process/memory"
 require_relative "engine_builder"
 require_relative "mold"
 require_relative "threads"
@@ -36,6 +37,7 @@ module Fastrack
       @signals.install
       guard.kill.join
       tell(ControlChannel::MOLD)
+      tell_memory
       obey
       finish
       0.tap { |status| QuickExit.install(status) }
@@ -59,6 +61,18 @@ module Fastrack
 
       @app = configuration.load_app(@app) if configuration.preload_app
       @launcher.warm_up
+    end
+
+    def fork_worker(order)
+      super
+      tell_memory
+    end
+
+    # Where the master may not look.
+    def tell_memory
+      @hidden = ProcessMemory.hidden_from?(@master) if @hidden.nil?
+      memory = @hidden ? ProcessMemory.of("self") : nil
+      tell(ControlChannel::MEMORY, *memory) if memory
     end
 
     # @return [Integer] the exit status
