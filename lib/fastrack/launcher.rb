@@ -50,16 +50,9 @@ module Fastrack
       apply_settings
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
-      return take_seat(app) if @seat
-
-      old_master = OldMaster.take_over
-      @queue = OldMaster.take_over_queue(@configuration.hand_over)
-      @listener_set = ListenerSet.new(@configuration)
-      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
-      note_loaded unless loadable
       @loaded = !loadable
-      @subreaper = Fastrack.adopt_orphans
-      @master = Master.new(self, app, old_master)
+      @seat ? take_seat(app) : become_master(app)
+      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say(e) if @master.nil?
       LastWords.say_to_old(e)
@@ -225,14 +218,21 @@ module Fastrack
 
     private
 
+    def become_master(app)
+      old_master = OldMaster.take_over
+      @queue = OldMaster.take_over_queue(@configuration.hand_over)
+      @listener_set = ListenerSet.new(@configuration)
+      note_loaded if loaded?
+      @subreaper = Fastrack.adopt_orphans
+      @master = Master.new(self, app, old_master)
+    end
+
     # Makes this process a generation 0 of another process's.
     def take_seat(app)
       @app = app
-      @loaded = false
       @seat.settle
       @subreaper = @seat.subreaper?
       @listener_set = @seat
-      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       @background = @seat.background?
       redirect_output
     end

@@ -45,11 +45,7 @@ module Fastrack
       ForkGuard.shared = [LastWords.open, Log.repeats]
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
-      @workers = Workers.new(launcher, @hooks, @signals)
-      @reload = Reload.new(launcher, @workers, @hooks) { move_monitor }
-      @generations = Generations.new(launcher, app, @workers, @death_pipe, @orders) { restore }
-      @worker_timeout = WorkerTimeout.new(@workers)
-      @refork = Refork.new(launcher, @workers, @orders) { @generations.spare_first }
+      manage_workers(app)
       @upgrade = old_master && Upgrade.new(launcher, @orders, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
@@ -57,9 +53,7 @@ module Fastrack
       @hooks.limit.meanwhile = @sd_notify&.method(:step)
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
       @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
-      @generation = 1
-      @announced = @interrupts = 0
-      @restart = false
+      @generation, @announced, @interrupts, @restart = 1, 0, 0, false
     end
 
     # Returns when the server was told to stop and all workers have exited.
@@ -104,6 +98,14 @@ module Fastrack
     def worker_processes = @workers.size
 
     private
+
+    def manage_workers(app)
+      @workers = Workers.new(@launcher, @hooks, @signals)
+      @reload = Reload.new(@launcher, @workers, @hooks) { move_monitor }
+      @generations = Generations.new(@launcher, app, @workers, @death_pipe, @orders) { restore }
+      @worker_timeout = WorkerTimeout.new(@workers)
+      @refork = Refork.new(@launcher, @workers, @orders) { @generations.spare_first }
+    end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
