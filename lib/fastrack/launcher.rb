@@ -50,7 +50,9 @@ module Fastrack
       apply_settings
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
-      @seat ? take_seat(app) : become_master(app, !loadable)
+      @loaded = !loadable
+      @seat ? take_seat(app) : become_master(app)
+      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say(e) if @master.nil?
       LastWords.say_to_old(e)
@@ -225,14 +227,11 @@ module Fastrack
 
     private
 
-    # @param loaded [Boolean] whether the app is loaded already
-    def become_master(app, loaded)
+    def become_master(app)
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
-      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
-      note_loaded if loaded
-      @loaded = loaded
+      note_loaded if loaded?
       @subreaper = Fastrack.adopt_orphans
       @master = Master.new(self, app, old_master)
     end
@@ -240,11 +239,9 @@ module Fastrack
     # Makes this process a generation 0 of another process's.
     def take_seat(app)
       @app = app
-      @loaded = false
       @seat.settle(@configuration)
       @subreaper = @seat.subreaper?
       @listener_set = @seat
-      @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
       @background = @seat.background?
       redirect_output
     end

@@ -46,17 +46,13 @@ module Fastrack
       ForkGuard.shared = [LastWords.open, Log.repeats]
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
-      @workers = Workers.new(launcher, @hooks, @signals)
-      @reload = Reload.new(launcher, @workers, @hooks) { move_monitor }
-      @generations = Generations.new(launcher, app, @workers, @death_pipe, @orders) { restore }
-      @worker_timeout = WorkerTimeout.new(@workers)
-      @refork = Refork.new(launcher, @workers, @orders) { @generations.spare_first }
+      manage_workers(app)
       @upgrade = old_master && Upgrade.new(launcher, @orders, old_master)
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
       @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
-      @generation, @announced, @interrupts = 1, 0, 0
+      @generation, @announced, @interrupts, @restart = 1, 0, 0, false
     end
 
     # Returns when the server was told to stop and all workers have exited.
@@ -104,6 +100,14 @@ module Fastrack
     def worker_processes = @workers.size
 
     private
+
+    def manage_workers(app)
+      @workers = Workers.new(@launcher, @hooks, @signals)
+      @reload = Reload.new(@launcher, @workers, @hooks) { move_monitor }
+      @generations = Generations.new(@launcher, app, @workers, @death_pipe, @orders) { restore }
+      @worker_timeout = WorkerTimeout.new(@workers)
+      @refork = Refork.new(@launcher, @workers, @orders) { @generations.spare_first }
+    end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

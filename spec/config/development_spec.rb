@@ -48,8 +48,8 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
 
   describe "at a terminal" do
     # A server in the foreground of a terminal of its own, as a shell starts it.
-    def at_terminal(*arguments, terminal: "dumb")
-      PTY.spawn(Server::CLEAN_ENVIRONMENT.merge("TERM" => terminal, "PWD" => @dir), RbConfig.ruby, "-w", Server::COMMAND, "-p", "0", *arguments,
+    def at_terminal(*arguments, terminal: "dumb", program: [Server::COMMAND])
+      PTY.spawn(Server::CLEAN_ENVIRONMENT.merge("TERM" => terminal, "PWD" => @dir), RbConfig.ruby, "-w", *program, "-p", "0", *arguments,
                 chdir: @dir) do |output, input, pid|
         @screen = +""
         @output = output
@@ -162,13 +162,16 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
       end
     end
 
+    # Programs that have loaded the app before the server.
+    rackup = { program: ["-I", Server::LIB, *%w[-S rackup -s Fastrack -o localhost -E development -O ConfigFile=config/puma.rb]] }
+
     it "tmp/restart.txt restarts it in its process, which the shell waits for" do
       write("config.ru", "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }")
       write("code", "old")
       write("tmp/.keep", "")
       write("config/puma.rb", "plugin :tmp_restart\npidfile 'tmp/server.pid'\n" \
                               "on_restart { File.write('hook', Process.pid); ENV['FROM_HOOK'] = 'seen' }\nputs \"hook \#{ENV['FROM_HOOK']}\"")
-      at_terminal do
+      at_terminal(**rackup) do
         expect(ask.read).to end_with("old")
         write("code", "new")
         FileUtils.touch(path("tmp/restart.txt"))
@@ -185,7 +188,7 @@ RSpec.describe "In development", once: "options, the terminal and signals, which
         write("config.ru", Rackups::GATE)
         write("tmp/.keep", "")
         write("config/puma.rb", "plugin :tmp_restart\nafter_stopped { puts 'has stopped' }")
-        at_terminal do |input|
+        at_terminal(**rackup) do |input|
           socket = ask("/slow")
           eventually { File.exist?(path("started")) }
           FileUtils.touch(path("tmp/restart.txt"))

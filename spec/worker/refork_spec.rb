@@ -31,6 +31,17 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(server.lines_of("notes").grep(/shutdown/).map { |line| line.split.last.to_i }).to include(mold, *workers)
   end
 
+  it "calls before_fork of a puma.rb once in the mold, too" do
+    config = %(before_fork { File.write("calls", "\#{Process.pid}\\n", mode: "a") }\nworkers 3\n)
+    server = Server.ready(ru: ReforkHelpers::APP, files: { "puma.rb" => config }, options: { ConfigFile: "puma.rb", ControlPath: "control" })
+    first = server.molds.first
+    mold = warmed(server)
+    before = server.workers
+    refork(server)
+    settled(server, before)
+    expect(server.lines_of("calls").map(&:to_i)).to eq([first, mold])
+  end
+
   it "has one full mark more done by the mold when the worker had some, unless code forgets for it which methods it calls" do
     config = <<~'RUBY'
       note = ->(full) { File.write("marks", "#{Process.pid} #{full}\n", mode: "a") }

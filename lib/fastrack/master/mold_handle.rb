@@ -29,6 +29,12 @@ module Fastrack
       @loaded = true
     end
 
+    # @param pss [Integer] bytes, as the process has measured them
+    # @param private [Integer]
+    def note_memory(pss, private)
+      @memory = ProcessMemory.new(pss, private)
+    end
+
     def name = "generation 0 (pid #{@pid})"
 
     # Has the plugins started.

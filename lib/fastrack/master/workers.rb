@@ -272,6 +272,7 @@ module Fastrack
         return if handle.stopping?
 
         @signals.push(message.end_with?("INT") && configuration.development? ? "INT" : Master::STOP)
+      elsif message.start_with?(ControlChannel::MEMORY) then handle.note_memory(*message.split.drop(1).map(&:to_i))
       elsif message.start_with?(ControlChannel::REAPED)
         pid, status = message.split.drop(1).map(&:to_i)
         @handles.find { |one| one.pid == pid }&.reaped(status)

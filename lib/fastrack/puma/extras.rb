@@ -74,6 +74,11 @@ module Fastrack
     # Whether generation 0 is to stay, because plugins run there, or hooks for the server's whole life.
     def at_home? = @plugins.any? || hooks?(:after_booted, :after_stopped, :after_worker_shutdown)
 
+    # Called in a worker that becomes a mold: its connections are others than those of the process that has forked it.
+    def forget_forks
+      @forked = false
+    end
+
     # @return [#call, nil] the hook for the time after each response
     def out_of_band
       -> { run(:out_of_band) } if hooks?(:out_of_band)

@@ -70,7 +70,8 @@ module Fastrack
         @pid = Process.spawn(CLEAN, RbConfig.ruby, COMMAND, "-e", @environment, "-b", "127.0.0.1:0", "-w", WORKERS.to_s, "-P", "#{dir}/pid",
                              *options, *@app_file, in: File::NULL, %i[out err] => @log, pgroup: true)
         @port = await_port
-        @workers = ProcStat.children(@pid).keys
+        # The others are generation 0.
+        @workers, @others = ProcStat.children(@pid).keys.partition { |pid| File.binread("/proc/#{pid}/cmdline").start_with?("fastrack worker") }
       end
 
       # Waits up to two minutes for the app to boot.
@@ -132,7 +133,7 @@ module Fastrack
 
       def own = @workers.map { |pid| memory(pid).private }
 
-      def total = [@pid, *@workers].sum { |pid| memory(pid).pss }
+      def total = [@pid, *@others, *@workers].sum { |pid| memory(pid).pss }
 
       def memory(pid)
         ProcessMemory.of(pid) || raise(Error, "the memory of process #{pid} cannot be looked at: has it ended, or is it another user's?\n#{log}")

@@ -43,6 +43,8 @@ module Fastrack
     RESTART = "restart"
     # Mold: its plugins have started.
     STARTED = "started"
+    # Generation 0: its memory, which the master may not read: PSS and private bytes follow.
+    MEMORY = "memory"
     # Mold: a process that only the mold can wait for has ended. Its pid and its status (wait(2)) follow.
     REAPED = "reaped"
     # Old master: the new master took too long to boot.

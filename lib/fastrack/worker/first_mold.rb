@@ -5,6 +5,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
+require_relative "../process/memory"
 require_relative "engine_builder"
 require_relative "mold"
 require_relative "threads"
@@ -25,17 +26,12 @@ module Fastrack
     #
     # @return [Integer] the exit status
     def live
-      take_signals
-      LastWords.close_old
-      configuration.disown_pid_file
-      Fastrack.refork_forbids = -> { tell(ControlChannel::FORBID, Fastrack.refork_forbidden) }
-      trap(Engine::THREAD_DUMP_SIGNAL) { Log.line("generation 0 (pid #{Process.pid}) takes too long:\n#{ThreadDump.text.chomp}") }
-      guard = OrphanGuard.start(@death_pipe, @channel, "generation 0 (pid #{Process.pid})")
+      enter
+      guard = OrphanGuard.start(@death_pipe, @channel, name)
       prepare
-      # The app may have set handlers of its own.
-      @signals.install
       guard.kill.join
       tell(ControlChannel::MOLD)
+      tell_memory
       obey
       finish
       0.tap { |status| QuickExit.install(status) }
@@ -51,6 +47,17 @@ module Fastrack
 
     def role = "generation 0"
 
+    # For the log.
+    def name = "generation 0 (pid #{Process.pid})"
+
+    def enter
+      take_signals
+      LastWords.close_old
+      configuration.disown_pid_file
+      Fastrack.refork_forbids = -> { tell(ControlChannel::FORBID, Fastrack.refork_forbidden) }
+      trap(Engine::THREAD_DUMP_SIGNAL) { Log.line("#{name} takes too long:\n#{ThreadDump.text.chomp}") }
+    end
+
     # The app's user comes first, so that no line of the app runs with more rights.
     def prepare
       configuration.user&.switch
@@ -58,7 +65,21 @@ module Fastrack
       return if @launcher.loaded?
 
       @app = configuration.load_app(@app) if configuration.preload_app
+      # The app may have set handlers of its own.
+      @signals.install
       @launcher.warm_up
+    end
+
+    def fork_worker(order)
+      super
+      tell_memory
+    end
+
+    # Where the master may not look.
+    def tell_memory
+      @hidden = ProcessMemory.hidden_from?(@master) if @hidden.nil?
+      memory = @hidden ? ProcessMemory.of("self") : nil
+      tell(ControlChannel::MEMORY, *memory) if memory
     end
 
     # @return [Integer] the exit status
@@ -99,7 +120,7 @@ module Fastrack
     # Limits the time, because hooks may hang after the master's end, too.
     def finish
       seconds = [configuration.graceful_timeout, Worker::LEAST_TIME].max
-      ChildProcess.end_within(seconds, 1, "fastrack: generation 0 (pid #{Process.pid}) has not ended within #{format("%g", seconds)} s: ending it\n")
+      ChildProcess.end_within(seconds, 1, "fastrack: #{name} has not ended within #{format("%g", seconds)} s: ending it\n")
       hooks.limit.ending
       @signals.shift until @signals.size.zero?
       @plugins&.fire(@again ? :before_restart : :after_stopped)

@@ -34,6 +34,7 @@ module Fastrack
       take_signals
       note_threads
       end_threads
+      configuration.puma&.forget_forks
       configuration.call_hook(:before_fork, @launcher, worker)
       shrink(marked)
       yield

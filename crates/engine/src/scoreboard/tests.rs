@@ -164,3 +164,16 @@ fn restarts_are_counted_by_their_cause() {
         assert_eq!(cause as usize, index, "{}", cause.name());
     }
 }
+
+#[test]
+fn a_process_that_inherits_the_descriptor_sees_the_same_scoreboard() {
+    let board = Scoreboard::new().expect("memory");
+    let fd = board.raw_fd().expect("a descriptor");
+    // SAFETY: the scoreboard outlives the call, and its file is never truncated.
+    let copy = unsafe { Scoreboard::from_raw_fd(fd) }.expect("a copy");
+    let index = copy.reserve().expect("a free slot");
+    let worker = WorkerId { nr: 3, pid: 4711, generation: 2 };
+    copy.assign(index, worker);
+    assert_eq!(board.read(index).and_then(|entry| entry.worker), Some(worker));
+    assert_ne!(board.reserve(), Some(index));
+}
