@@ -174,6 +174,7 @@ impl ActiveRequest {
     }
 
     /// The slot of a request with this claim.
+    #[inline]
     fn slot_of(&self, claim: u64) -> &ThreadSlot {
         if claim & STREAM == 0 {
             &self.seats.slots[self.seat.load(Ordering::Relaxed)]

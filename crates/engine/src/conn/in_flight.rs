@@ -109,6 +109,14 @@ impl InFlight {
         self.active.end()
     }
 
+    /// The response was a stream: only the time until then counts as that of a request. The access log has all of it.
+    #[cold]
+    pub fn skip_stream(&mut self) {
+        if let Some(began) = self.active.began_stream() {
+            self.sent.started += fastrack_sys::monotonic_millis().saturating_sub(began);
+        }
+    }
+
     /// Runs the callbacks of the application after its response, under a time limit. Also returns the result of
     /// [`end`](Self::end).
     pub fn during_callbacks<T>(&self, control: &Control, call: impl FnOnce() -> T) -> (T, bool) {

@@ -191,6 +191,7 @@ impl Connection {
     }
 
     /// Discards the unread rest of the body. Returns false if the rest is long or has not arrived.
+    #[inline]
     pub fn skip_body(&mut self) -> bool {
         let ConnectionState::Stream(reader) = &mut self.state else { return true };
         let reader = reader.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -57,10 +57,8 @@ impl Reactor {
             ResponseStage::Finished | ResponseStage::Begun | ResponseStage::Broken => in_flight.sent.status,
             stage => self.other_status(connection, stage, &mut in_flight.sent),
         };
-        // A stream has been in the application's way until then only.
-        let until = in_flight.active().began_stream().unwrap_or(now);
         let sent = &in_flight.sent;
-        let millis = until.saturating_sub(sent.started);
+        let millis = now.saturating_sub(sent.started);
         let class = usize::from(status / 100);
         self.control.counters().count_request(class, millis, sent.queued, sent.taken);
         if sent.is_logged() {

@@ -52,6 +52,10 @@ impl<'e> AppThread<'e> {
         if !self.in_flight.end(control) {
             return self.lose(connection, app);
         }
+        let is_stream = !leads && self.in_flight.active().is_stream();
+        if is_stream {
+            self.in_flight.skip_stream();
+        }
         let mut reactor = self.lock_after_request(leads)?;
         if leads {
             // What is called after the response may also take long. The next request begins by the same timer.
@@ -64,7 +68,7 @@ impl<'e> AppThread<'e> {
         reactor.note_large(large.saturating_add(self.in_flight.take_large()));
         self.in_flight.reset();
         drop(reactor);
-        if !leads && self.in_flight.active().is_stream() {
+        if is_stream {
             // The leader waits for clients, and has not seen what is left of this one: its next request, a deadline, a line of the log.
             control.notify();
         }

@@ -25,8 +25,8 @@ module Fastrack
 
         # Fastrack's settings. All of them: docs/options.md of the gem rhebok-rs.
 
-        # Processes. Without a number there are %<default>s. Each serves one request at a
-        # time, or as many as RAILS_MAX_THREADS or max_threads say.
+        # Processes. Without a number there are %<default>s. Each serves three requests at a
+        # time, as Rails has it under Puma, or as many as RAILS_MAX_THREADS or max_threads say.
         max_workers %<workers>s
 
         # Seconds that a request may take; then its client gets a 504, and the log the backtraces.
