@@ -121,7 +121,7 @@ module Fastrack
     def proxy = @proxy ||= (Proxy.supervisor(@launcher) if configuration.proxy?)
 
     # Tells the monitor the current state. The monitor answers clients also while this process is busy.
-    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
+    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master, @proxy)
 
     def start_monitor
       return unless configuration.control || configuration.default_control_socket?

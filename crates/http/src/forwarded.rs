@@ -39,7 +39,11 @@ impl<'a> Forwarded<'a> {
         };
         let protocol = word()?.as_bytes();
         let is_protocol = matches!(protocol, b"HTTP/1.0" | b"HTTP/1.1" | b"HTTP/2");
-        (is_protocol && words.next().is_none()).then_some(Forwarded { peer: (ip, port).into(), is_https, protocol })
+        (is_protocol && words.next().is_none()).then_some(Forwarded {
+            peer: (ip, port).into(),
+            is_https,
+            protocol,
+        })
     }
 }
 
@@ -79,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_field_is_found_in_any_spelling_of_its_case() {
-        let bytes = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nfastrack-CLIENT: 192.0.2.1 7 http HTTP/1.1\r\n\r\n";
+        let bytes =
+            b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nfastrack-CLIENT: 192.0.2.1 7 http HTTP/1.1\r\n\r\n";
         let mut head = Head::default();
         head.parse(bytes, Limits::default()).expect("a head");
         assert_eq!(Forwarded::of(&head, bytes).map(|found| found.peer.port()), Some(7));

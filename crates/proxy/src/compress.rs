@@ -19,8 +19,10 @@ use hyper::body::{Body, Bytes, Frame};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::StatusCode;
 
-use crate::body::Error;
 use crate::stats;
+
+/// What may go wrong while a body is sent: the connection ends, so that the client sees it.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bodies that are shorter stay as they are: the fields would cost more than is saved.
 const LEAST: u64 = 1024;
@@ -87,7 +89,8 @@ impl Accepted {
         let mut named = [None; 4];
         for value in fields.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()) {
             for element in value.split(',') {
-                let (name, weight) = element.split_once(';').map_or((element, 1000), |(name, rest)| (name, weight(rest)));
+                let (name, weight) =
+                    element.split_once(';').map_or((element, 1000), |(name, rest)| (name, weight(rest)));
                 let index = match &name.trim().to_ascii_lowercase()[..] {
                     "zstd" => 0,
                     "br" => 1,
@@ -124,7 +127,11 @@ fn weight(text: &str) -> u16 {
     let Some((name, value)) = text.split_once('=') else { return 0 };
     let value: f32 = value.trim().parse().unwrap_or(0.0);
     let is_weight = name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&value);
-    if is_weight { (value * 1000.0).round() as u16 } else { 0 }
+    if is_weight {
+        (value * 1000.0).round() as u16
+    } else {
+        0
+    }
 }
 
 /// Whether a response may be compressed at all, whoever asks: then Vary says so.
@@ -134,7 +141,11 @@ pub fn is_eligible(status: StatusCode, fields: &HeaderMap, length: Option<u64>) 
     let is_whole = !status.is_informational()
         && !matches!(status, StatusCode::NO_CONTENT | StatusCode::PARTIAL_CONTENT | StatusCode::NOT_MODIFIED);
     let is_text = fields.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(is_text);
-    is_plain && is_whole && is_text && length.is_none_or(|length| length >= LEAST) && !forbids_transform(fields)
+    is_plain
+        && is_whole
+        && is_text
+        && length.is_none_or(|length| length >= LEAST)
+        && !forbids_transform(fields)
 }
 
 fn forbids_transform(fields: &HeaderMap) -> bool {
@@ -207,9 +218,9 @@ impl Encoder {
                 let params = BrotliEncoderParams { quality: BROTLI_LEVEL, lgwin: 19, ..Default::default() };
                 Encoder::Brotli(Box::new(CompressorWriter::with_params(Vec::new(), 4096, &params)))
             }
-            Coding::Gzip => {
-                Encoder::Gzip(GzBuilder::new().comment(padding()).write(Vec::new(), flate2::Compression::new(GZIP_LEVEL)))
-            }
+            Coding::Gzip => Encoder::Gzip(
+                GzBuilder::new().comment(padding()).write(Vec::new(), flate2::Compression::new(GZIP_LEVEL)),
+            ),
         })
     }
 
@@ -325,7 +336,10 @@ where
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
         loop {
             let Some(encoder) = &mut this.encoder else {

@@ -49,7 +49,9 @@ pub fn next_settings() -> Option<Result<Settings, String>> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(0) | Err(_) => None,
-        Ok(_) => Some(serde_json::from_str(&line).map_err(|error| format!("the settings cannot be read: {error}"))),
+        Ok(_) => {
+            Some(serde_json::from_str(&line).map_err(|error| format!("the settings cannot be read: {error}")))
+        }
     }
 }
 

@@ -75,13 +75,19 @@ fn options(fields: &HeaderMap) -> Vec<String> {
 }
 
 /// Who the client is: the peer, or with a trusted peer whom the peer names.
-pub fn client(peer: SocketAddr, is_tls: bool, fields: &HeaderMap, is_trusted: impl Fn(IpAddr) -> bool) -> Client {
+pub fn client(
+    peer: SocketAddr,
+    is_tls: bool,
+    fields: &HeaderMap,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> Client {
     let own = Client { address: peer, is_https: is_tls };
     if !is_trusted(peer.ip()) {
         return own;
     }
     let values = || fields.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<IpAddr> = values().flat_map(|value| value.split(',')).map_while(|one| address(one.trim())).collect();
+    let named: Vec<IpAddr> =
+        values().flat_map(|value| value.split(',')).map_while(|one| address(one.trim())).collect();
     // Each proxy adds its own client at the end. The last one that is no trusted proxy is the client.
     let address = named.iter().rev().find(|one| !is_trusted(**one)).or(named.first());
     let proto = fields.get(&FORWARDED_PROTO).map(HeaderValue::as_bytes);
@@ -129,19 +135,22 @@ fn remove_about_clients(fields: &mut HeaderMap) {
     let is_about_client = |name: &HeaderName| {
         let name = name.as_str();
         let is_like = |one: &&str| is_like(name, one);
-        name.get(..12).is_some_and(|start| is_like_start(start)) || ABOUT_CLIENTS.iter().any(|one| is_like(&one))
+        name.get(..12).is_some_and(is_prefix) || ABOUT_CLIENTS.iter().any(is_like)
     };
     let names: Vec<HeaderName> = fields.keys().filter(|name| is_about_client(name)).cloned().collect();
     names.iter().for_each(|name| drop(fields.remove(name)));
 }
 
-fn is_like_start(start: &str) -> bool {
+fn is_prefix(start: &str) -> bool {
     is_like(start, "x-forwarded-")
 }
 
 fn is_like(name: &str, wanted: &str) -> bool {
     name.len() == wanted.len()
-        && name.bytes().zip(wanted.bytes()).all(|(byte, wanted)| byte == wanted || (byte == b'_' && wanted == b'-'))
+        && name
+            .bytes()
+            .zip(wanted.bytes())
+            .all(|(byte, wanted)| byte == wanted || (byte == b'_' && wanted == b'-'))
 }
 
 #[cfg(test)]
@@ -152,7 +161,10 @@ mod tests {
     fn fields(lines: &[(&str, &str)]) -> HeaderMap {
         let mut fields = HeaderMap::new();
         for (name, value) in lines {
-            fields.append(HeaderName::try_from(*name).expect("a name"), HeaderValue::try_from(*value).expect("a value"));
+            fields.append(
+                HeaderName::try_from(*name).expect("a name"),
+                HeaderValue::try_from(*value).expect("a value"),
+            );
         }
         fields
     }
@@ -178,13 +190,27 @@ mod tests {
         let lines = [("x-forwarded-for", "6.6.6.6, 203.0.113.9"), ("x-forwarded-for", "10.0.0.2")];
         assert_eq!(named(&lines, &["10.0.0.1", "10.0.0.2"]), at("203.0.113.9:0", false));
         assert_eq!(named(&lines, &["10.0.0.1"]), at("10.0.0.2:0", false));
-        assert_eq!(named(&[("x-forwarded-for", "10.0.0.2")], &["10.0.0.1", "10.0.0.2"]), at("10.0.0.2:0", false));
-        assert_eq!(named(&[("x-forwarded-for", "[2001:db8::1]:443")], &["10.0.0.1"]), at("[2001:db8::1]:0", false));
+        assert_eq!(
+            named(&[("x-forwarded-for", "10.0.0.2")], &["10.0.0.1", "10.0.0.2"]),
+            at("10.0.0.2:0", false)
+        );
+        assert_eq!(
+            named(&[("x-forwarded-for", "[2001:db8::1]:443")], &["10.0.0.1"]),
+            at("[2001:db8::1]:0", false)
+        );
     }
 
     #[test]
     fn a_clients_own_words_about_itself_are_removed() {
-        let lines = ["x-forwarded-for", "X-Forwarded-Host", "x_forwarded_proto", "forwarded", "x-real-ip", "x_request_start", "X-Queue-Start"];
+        let lines = [
+            "x-forwarded-for",
+            "X-Forwarded-Host",
+            "x_forwarded_proto",
+            "forwarded",
+            "x-real-ip",
+            "x_request_start",
+            "X-Queue-Start",
+        ];
         let mut fields = fields(&lines.map(|name| (name, "6.6.6.6")));
         fields.append("fastrack-client", HeaderValue::from_static("6.6.6.6 1 https HTTP/2"));
         fields.append("fastrack-client", HeaderValue::from_static("6.6.6.7 1 https HTTP/2"));
@@ -192,14 +218,22 @@ mod tests {
         set_client(&mut fields, at("203.0.113.9:77", true), Version::HTTP_2, true);
         let words: Vec<_> = fields.get_all(&CLIENT).iter().collect();
         assert_eq!(words, ["203.0.113.9 77 https HTTP/2"]);
-        let names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
-        assert_eq!(names, ["fastrack-client", "x-forwarded", "x-request-start"].iter().copied().filter(|n| names.contains(n)).collect::<Vec<_>>());
+        let mut names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["fastrack-client", "x-forwarded", "x-request-start"]);
         assert_eq!(fields.len(), 3);
     }
 
     #[test]
     fn fields_that_connection_names_end_here() {
-        let mut fields = fields(&[("connection", "close, X-Own"), ("Connection", "Upgrade, Host"), ("upgrade", "websocket"), ("x-own", "1"), ("te", "trailers"), ("host", "h")]);
+        let mut fields = fields(&[
+            ("connection", "close, X-Own"),
+            ("Connection", "Upgrade, Host"),
+            ("upgrade", "websocket"),
+            ("x-own", "1"),
+            ("te", "trailers"),
+            ("host", "h"),
+        ]);
         assert_eq!(remove_hop_by_hop(&mut fields), Some(HeaderValue::from_static("websocket")));
         assert_eq!(fields.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["host"]);
     }

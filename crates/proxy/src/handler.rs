@@ -19,7 +19,7 @@ use crate::body::{Outgoing, Source};
 use crate::compress::{self, Accepted, Compressed};
 use crate::connection::{Connection, InFlight};
 use crate::fields::{self, Client};
-use crate::files::Files;
+use crate::files::{Content, Files};
 use crate::settings::Settings;
 use crate::stats;
 use crate::upstream::{Failure, Upload, Upstream};
@@ -45,7 +45,8 @@ impl Site {
     pub fn new(settings: Settings) -> Result<Self, String> {
         let open = |root: &Option<_>, rules: &[_]| {
             let open = |root: &std::path::PathBuf| {
-                Files::new(root, rules).map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
+                Files::new(root, rules)
+                    .map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
             };
             root.as_ref().map(open).transpose()
         };
@@ -95,22 +96,30 @@ impl Handler {
     }
 
     /// The response to a request. It never fails: what goes wrong is a response, too.
-    pub async fn answer(&self, connection: &Arc<Connection>, request: Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+    pub async fn answer(
+        &self,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Outgoing>, Infallible> {
         let in_flight = connection.begin_request();
         let site = self.site.get();
         if request.version() == Version::HTTP_2 {
             stats::H2_REQUESTS.fetch_add(1, Relaxed);
         }
         let (parts, body) = request.into_parts();
-        let client = fields::client(connection.peer, connection.is_tls, &parts.headers, |ip| site.settings.is_trusted(ip));
+        let client = fields::client(connection.peer, connection.is_tls, &parts.headers, |ip| {
+            site.settings.is_trusted(ip)
+        });
         if let Some(response) = redirect(connection, &parts, client) {
             return Ok(with(response, in_flight));
         }
         if let Some(response) = site.files.as_ref().and_then(|files| files.answer(&parts)) {
             stats::FILES.fetch_add(1, Relaxed);
-            return Ok(with(response, in_flight));
+            return Ok(with(response.map(Source::Own), in_flight));
         }
-        Ok(Exchange { site: &site, upstream: &self.upstream, connection, client }.run(parts, body, in_flight).await)
+        Ok(Exchange { site: &site, upstream: &self.upstream, connection, client }
+            .run(parts, body, in_flight)
+            .await)
     }
 }
 
@@ -121,7 +130,7 @@ fn with(response: Response<Source>, request: InFlight) -> Response<Outgoing> {
 /// A response of this process's own.
 fn own(status: StatusCode) -> Response<Source> {
     let text = format!("{}\n", status.canonical_reason().unwrap_or_default());
-    let mut response = Response::new(Source::Memory(Some(text.into())));
+    let mut response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
@@ -131,14 +140,18 @@ fn own(status: StatusCode) -> Response<Source> {
 fn redirect(connection: &Connection, request: &Parts, client: Client) -> Option<Response<Source>> {
     let port = connection.redirect_to.filter(|_| !client.is_https)?;
     let named = request.uri.authority().map(|authority| authority.as_str());
-    let host = named.or_else(|| request.headers.get(header::HOST)?.to_str().ok()).unwrap_or(&connection.listener);
+    let host =
+        named.or_else(|| request.headers.get(header::HOST)?.to_str().ok()).unwrap_or(&connection.listener);
     let name = host.parse::<uri::Authority>().ok()?.host().to_owned();
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
     let port = if port == 443 { String::new() } else { format!(":{port}") };
     // 307 keeps method and body (RFC 9110 §15.4.8); 301 is what caches know.
     let is_safe = matches!(request.method, Method::GET | Method::HEAD);
-    let mut response = own(if is_safe { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT });
-    response.headers_mut().insert(header::LOCATION, HeaderValue::try_from(format!("https://{name}{port}{path}")).ok()?);
+    let mut response =
+        own(if is_safe { StatusCode::MOVED_PERMANENTLY } else { StatusCode::TEMPORARY_REDIRECT });
+    response
+        .headers_mut()
+        .insert(header::LOCATION, HeaderValue::try_from(format!("https://{name}{port}{path}")).ok()?);
     Some(response)
 }
 
@@ -180,7 +193,8 @@ impl Exchange<'_> {
     /// Makes an upgrade of HTTP/1.1 of an extended CONNECT (RFC 8441 §5). Other CONNECTs are for proxies of another kind.
     fn change(&self, parts: &mut Parts) -> Result<Option<Change>, StatusCode> {
         let upgrade = fields::remove_hop_by_hop(&mut parts.headers);
-        let protocol = parts.extensions.get::<Protocol>().map(|protocol| HeaderValue::try_from(protocol.as_str()));
+        let protocol =
+            parts.extensions.get::<Protocol>().map(|protocol| HeaderValue::try_from(protocol.as_str()));
         let is_stream = parts.method == Method::CONNECT;
         let upgrade = match (is_stream, protocol) {
             (true, Some(Ok(protocol))) => {
@@ -191,7 +205,9 @@ impl Exchange<'_> {
             (true, _) => return Err(StatusCode::NOT_IMPLEMENTED),
             (false, _) => upgrade,
         };
-        let (Some(upgrade), Some(client)) = (upgrade, parts.extensions.remove::<OnUpgrade>()) else { return Ok(None) };
+        let (Some(upgrade), Some(client)) = (upgrade, parts.extensions.remove::<OnUpgrade>()) else {
+            return Ok(None);
+        };
         parts.headers.insert(header::UPGRADE, upgrade);
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         Ok(Some(Change { client, is_stream }))
@@ -200,14 +216,21 @@ impl Exchange<'_> {
     /// Makes the request one of HTTP/1.1 to the worker, with the word about the client.
     fn prepare(&self, parts: &mut Parts) {
         let fields = &mut parts.headers;
-        if let Some(host) = parts.uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok()) {
+        if let Some(host) =
+            parts.uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok())
+        {
             fields.insert(header::HOST, host);
         } else if parts.version == Version::HTTP_10 && !fields.contains_key(header::HOST) {
             // HTTP/1.1 needs one, and HTTP/1.0 does not.
-            fields.extend(HeaderValue::try_from(&*self.connection.listener).ok().map(|host| (header::HOST, host)));
+            fields.extend(
+                HeaderValue::try_from(&*self.connection.listener).ok().map(|host| (header::HOST, host)),
+            );
         }
         // The client has 100 Continue from this process, as soon as the body is wanted.
-        if fields.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        if fields
+            .get(header::EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+        {
             fields.remove(header::EXPECT);
         }
         fields::set_client(fields, self.client, parts.version, self.connection.is_tls);
@@ -246,7 +269,11 @@ impl Exchange<'_> {
                 return sendfile(folder, &path, parts.headers, asked);
             }
         }
-        let source = if self.site.settings.compress { compressed(&mut parts.headers, parts.status, body, asked) } else { Source::Worker(body) };
+        let source = if self.site.settings.compress {
+            compressed(&mut parts.headers, parts.status, body, asked)
+        } else {
+            Source::Worker(body)
+        };
         let mut response = Response::new(source);
         *response.status_mut() = parts.status;
         *response.headers_mut() = parts.headers;
@@ -268,7 +295,14 @@ impl Asked {
     fn of(parts: &Parts) -> Self {
         let mut conditions = Request::new(()).into_parts().0;
         conditions.method = parts.method.clone();
-        for name in [header::RANGE, header::IF_RANGE, header::IF_MATCH, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_UNMODIFIED_SINCE] {
+        for name in [
+            header::RANGE,
+            header::IF_RANGE,
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            header::IF_MODIFIED_SINCE,
+            header::IF_UNMODIFIED_SINCE,
+        ] {
             if let Some(value) = parts.headers.get(&name) {
                 conditions.headers.insert(name, value.clone());
             }
@@ -295,7 +329,7 @@ fn compressed(fields: &mut HeaderMap, status: StatusCode, body: Incoming, asked:
             Source::Compressed(Box::new(body))
         }
         // The body is gone, and there is no memory for an encoder.
-        Err(_) => Source::empty(),
+        Err(_) => Source::Own(Content::empty()),
     }
 }
 
@@ -303,7 +337,7 @@ fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -
     use std::os::unix::ffi::OsStrExt;
     let path = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
     let path = Path::new(std::ffi::OsStr::from_bytes(&path));
-    folder.send(path, &asked.conditions, app).unwrap_or_else(|| {
+    folder.send(path, &asked.conditions, app).map(|response| response.map(Source::Own)).unwrap_or_else(|| {
         crate::control::warn(&format!("X-Sendfile: {} is no file within sendfile_root", path.display()));
         own(StatusCode::NOT_FOUND)
     })
@@ -312,7 +346,9 @@ fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -
 fn failed(failure: &Failure) -> Response<Source> {
     let status = match failure {
         // The workers are busy: the backlog is full.
-        Failure::Unreachable(error) if error.kind() == std::io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Unreachable(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Failure::Unreachable(error) => {
             crate::control::warn(&format!("no worker can be reached: {error}"));
             StatusCode::BAD_GATEWAY
@@ -350,7 +386,7 @@ impl Change {
             let _ = tokio::io::copy_bidirectional(&mut client, &mut worker).await;
             drop(tunnel);
         });
-        answer.map(|()| Outgoing::new(Source::empty(), in_flight))
+        answer.map(|()| Outgoing::new(Source::Own(Content::empty()), in_flight))
     }
 }
 

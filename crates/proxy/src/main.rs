@@ -49,7 +49,8 @@ fn main() -> ExitCode {
 
 /// Makes certificates for this machine, and prints their paths.
 fn local_certificate(folder: &Path, hosts: &[String]) -> Result<(), String> {
-    let files = local::make(folder, hosts).map_err(|error| format!("cannot make a certificate in {}: {error}", folder.display()))?;
+    let files = local::make(folder, hosts)
+        .map_err(|error| format!("cannot make a certificate in {}: {error}", folder.display()))?;
     files.iter().for_each(|file| println!("{}", file.display()));
     Ok(())
 }

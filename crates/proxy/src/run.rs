@@ -67,7 +67,10 @@ fn take_sockets(settings: &Settings) -> Result<Vec<TcpListener>, String> {
     (0..settings.listeners.len()).map(take).collect()
 }
 
-fn endpoints(settings: &Settings, certificates: &[Option<Arc<Certificates>>]) -> Result<Vec<Arc<Endpoint>>, String> {
+fn endpoints(
+    settings: &Settings,
+    certificates: &[Option<Arc<Certificates>>],
+) -> Result<Vec<Arc<Endpoint>>, String> {
     let endpoint = |(listener, certificates): (&crate::settings::Listener, &Option<Arc<Certificates>>)| {
         let tls = certificates.as_ref().map(|one| server_config(Arc::clone(one))).transpose();
         Ok(Arc::new(Endpoint {
@@ -82,7 +85,11 @@ fn endpoints(settings: &Settings, certificates: &[Option<Arc<Certificates>>]) ->
 
 /// Starts the threads that serve clients, each with a runtime of its own: no task changes threads, as in a worker of nginx. Returns when
 /// all accept clients.
-fn start_threads(site: &Arc<CurrentSite>, listening: &[(TcpListener, Arc<Endpoint>)], stopped: &watch::Receiver<bool>) -> Result<(), String> {
+fn start_threads(
+    site: &Arc<CurrentSite>,
+    listening: &[(TcpListener, Arc<Endpoint>)],
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), String> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let settings = site.get().settings.clone();
     for number in 0..settings.threads.max(1) {
@@ -91,11 +98,20 @@ fn start_threads(site: &Arc<CurrentSite>, listening: &[(TcpListener, Arc<Endpoin
             places: Arc::new(Semaphore::new(settings.max_connections)),
             stop: stopped.clone(),
         };
-        let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| Ok((socket.try_clone()?, Arc::clone(endpoint)));
-        let own = listening.iter().map(copy).collect::<std::io::Result<Vec<_>>>().map_err(|error| error.to_string())?;
+        let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| {
+            Ok((socket.try_clone()?, Arc::clone(endpoint)))
+        };
+        let own = listening
+            .iter()
+            .map(copy)
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(|error| error.to_string())?;
         let ready = ready.clone();
         let run = move || serve(&server, own, &ready);
-        std::thread::Builder::new().name(format!("clients {number}")).spawn(run).map_err(|error| error.to_string())?;
+        std::thread::Builder::new()
+            .name(format!("clients {number}"))
+            .spawn(run)
+            .map_err(|error| error.to_string())?;
     }
     drop(ready);
     // Each thread says so, or what is wrong.
@@ -190,7 +206,9 @@ impl Process {
     fn reload(&self, listeners: Option<&[crate::settings::Listener]>) {
         for (index, certificates) in self.certificates.iter().enumerate() {
             let Some(certificates) = certificates else { continue };
-            let named = listeners.and_then(|listeners| listeners.get(index)).map(|listener| listener.certificates.clone());
+            let named = listeners
+                .and_then(|listeners| listeners.get(index))
+                .map(|listener| listener.certificates.clone());
             let files = named.filter(|files| !files.is_empty()).unwrap_or_else(|| certificates.files());
             match certificates.reload(files) {
                 Ok(()) => certificates.warnings(now()).iter().for_each(|warning| control::warn(warning)),

@@ -116,7 +116,8 @@ impl Server {
                 _ => return,
             }
         }
-        let connection = Connection::new(peer, endpoint.tls.is_some(), Arc::clone(&endpoint.name), endpoint.redirect_to);
+        let connection =
+            Connection::new(peer, endpoint.tls.is_some(), Arc::clone(&endpoint.name), endpoint.redirect_to);
         let Some(tls) = &endpoint.tls else {
             let protocol = if settings.h2c { Protocol::Either } else { Protocol::Http1 };
             return self.serve_http(stream, protocol, connection, &settings).await;
@@ -135,8 +136,13 @@ impl Server {
         self.serve_http(stream, protocol, connection, &settings).await;
     }
 
-    async fn serve_http<T>(self, stream: T, protocol: Protocol, connection: Arc<Connection>, settings: &Settings)
-    where
+    async fn serve_http<T>(
+        self,
+        stream: T,
+        protocol: Protocol,
+        connection: Arc<Connection>,
+        settings: &Settings,
+    ) where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let builder = builder(protocol, settings);
@@ -156,7 +162,8 @@ impl Server {
         let mut is_stopping = false;
         loop {
             let site = self.handler.site();
-            let Some(left) = connection.time_left(site.settings.head_time(), site.settings.idle_time()) else {
+            let Some(left) = connection.time_left(site.settings.head_time(), site.settings.idle_time())
+            else {
                 http.as_mut().graceful_shutdown();
                 let _ = timeout(LAST_MOMENT, http).await;
                 return;
@@ -175,13 +182,12 @@ impl Server {
 
 fn builder(protocol: Protocol, settings: &Settings) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The time of a head is that of `drive`.
+    // The time of a head is that of `drive`. With pipeline_flush, hyper would keep its own 400 back.
     builder
         .http1()
         .header_read_timeout(None)
         .max_headers(MAX_FIELDS)
-        .max_buf_size(settings.max_header_size.max(LEAST_BUFFER))
-        .pipeline_flush(true);
+        .max_buf_size(settings.max_header_size.max(LEAST_BUFFER));
     builder
         .http2()
         .max_concurrent_streams(settings.max_streams)

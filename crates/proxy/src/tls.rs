@@ -87,7 +87,9 @@ impl Certificates {
     fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
         let loaded = read(&self.loaded);
         let name = name.map(str::to_ascii_lowercase);
-        let fits = |one: &&Certificate| name.as_deref().is_some_and(|name| one.names.iter().any(|own| is_for(own, name)));
+        let fits = |one: &&Certificate| {
+            name.as_deref().is_some_and(|name| one.names.iter().any(|own| is_for(own, name)))
+        };
         loaded.iter().find(fits).or(loaded.first()).map(|one| Arc::clone(&one.key))
     }
 }
@@ -122,17 +124,20 @@ fn load(cert: &Path, key: &Path) -> Result<Certificate, String> {
     let chain = pem(cert, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>())?;
     let first = chain.first().ok_or_else(|| format!("{} has no certificate", cert.display()))?;
     let (names, not_after) = facts(first).map_err(|error| format!("{}: {error}", cert.display()))?;
-    let secret = pem(key, |bytes| PrivateKeyDer::from_pem_slice(bytes))?;
+    let secret = pem(key, PrivateKeyDer::from_pem_slice)?;
     let certified = CertifiedKey::from_der(chain, secret, &ring::default_provider());
     let key = certified.map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => format!("{} is not the key of the certificate {}", key.display(), cert.display()),
+        rustls::Error::InconsistentKeys(_) => {
+            format!("{} is not the key of the certificate {}", key.display(), cert.display())
+        }
         error => format!("{} cannot be used: {error}", key.display()),
     })?;
     Ok(Certificate { key: Arc::new(key), names, not_after })
 }
 
 fn pem<T, E: std::fmt::Display>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, String> {
-    let bytes = fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
+    let bytes =
+        fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
     parse(&bytes).map_err(|error| format!("{} is no PEM file of its kind: {error}", path.display()))
 }
 
@@ -148,7 +153,15 @@ fn facts(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64), String> {
     let alternative = certificate.subject_alternative_name().map_err(|error| error.to_string())?;
     let names = alternative.map(|extension| {
         let names = extension.value.general_names.iter();
-        names.filter_map(|name| if let GeneralName::DNSName(name) = name { Some(name.to_ascii_lowercase()) } else { None }).collect()
+        names
+            .filter_map(|name| {
+                if let GeneralName::DNSName(name) = name {
+                    Some(name.to_ascii_lowercase())
+                } else {
+                    None
+                }
+            })
+            .collect()
     });
     Ok((names.unwrap_or_default(), certificate.validity().not_after.timestamp()))
 }
@@ -172,7 +185,9 @@ mod tests {
     use super::*;
 
     fn pair(dir: &Path, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
-        let made = rcgen::generate_simple_self_signed(hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>()).expect("a certificate");
+        let made =
+            rcgen::generate_simple_self_signed(hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>())
+                .expect("a certificate");
         let files = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
         fs::write(&files.0, made.cert.pem()).expect("a file");
         fs::write(&files.1, made.signing_key.serialize_pem()).expect("a file");
@@ -182,7 +197,8 @@ mod tests {
     #[test]
     fn a_client_gets_the_certificate_of_the_host_that_it_names() {
         let dir = tempfile::tempdir().expect("a folder");
-        let files = vec![pair(dir.path(), "a", &["a.example"]), pair(dir.path(), "b", &["*.b.example", "b.example"])];
+        let files =
+            vec![pair(dir.path(), "a", &["a.example"]), pair(dir.path(), "b", &["*.b.example", "b.example"])];
         let certificates = Certificates::load(files).expect("certificates");
         let chosen = |name| certificates.choose(name).expect("one").cert[0].clone();
         let [a, b] = [0, 1].map(|index| read(&certificates.loaded)[index].key.cert[0].clone());
@@ -222,7 +238,8 @@ mod tests {
     #[test]
     fn an_end_that_is_near_is_told() {
         let dir = tempfile::tempdir().expect("a folder");
-        let certificates = Certificates::load(vec![pair(dir.path(), "a", &["a.example"])]).expect("certificates");
+        let certificates =
+            Certificates::load(vec![pair(dir.path(), "a", &["a.example"])]).expect("certificates");
         let end = certificates.not_after().expect("an end");
         assert_eq!(certificates.warnings(end - 30 * 86_400).len(), 0);
         assert!(certificates.warnings(end - 3 * 86_400)[0].ends_with("a.crt expires in 3 days"));

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use http_body_util::{Either, Empty};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use http_body_util::{Either, Empty};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, Instant};
 

@@ -2,7 +2,6 @@
 
 require "etc"
 require "json"
-require_relative "../proxy"
 require_relative "../text"
 require_relative "local_certificate"
 

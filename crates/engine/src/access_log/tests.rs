@@ -3,8 +3,8 @@ use crate::patience::patience;
 use crate::scoreboard::Scoreboard;
 use fastrack_http::Head;
 use proptest::prelude::*;
-use std::net::IpAddr;
 use std::io::{BufRead, BufReader, Read};
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
@@ -174,9 +174,12 @@ fn micros(value: &serde_json::Value) -> u64 {
 #[test]
 fn a_line_has_the_protocol_that_the_clients_proxy_names() {
     let head = head(REQUEST);
-    for (format, expected) in [(Format::Combined, "\"GET /a?b=c HTTP/2\" 200"), (Format::Json, "\"target\":\"/a?b=c\"")] {
+    for (format, expected) in
+        [(Format::Combined, "\"GET /a?b=c HTTP/2\" 200"), (Format::Json, "\"target\":\"/a?b=c\"")]
+    {
         let mut out = Vec::new();
-        LineWriter::new(format, 0).write(&Line { protocol: Some(b"HTTP/2"), ..line(&head, REQUEST) }, &mut out);
+        LineWriter::new(format, 0)
+            .write(&Line { protocol: Some(b"HTTP/2"), ..line(&head, REQUEST) }, &mut out);
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains(expected), "{text}");
     }

@@ -60,8 +60,10 @@ impl Logging {
         let (Some(log), Some((head, bytes))) = (&mut self.access_log, connection.head()) else {
             return;
         };
-        let forwarded =
-            self.proxy_listener.filter(|own| *own == connection.listener).and_then(|_| Forwarded::of(head, bytes));
+        let forwarded = self
+            .proxy_listener
+            .filter(|own| *own == connection.listener)
+            .and_then(|_| Forwarded::of(head, bytes));
         let line = Line {
             head,
             bytes,

@@ -32,16 +32,26 @@ fn weights_decide_and_then_the_order_of_this_server() {
 
 #[test]
 fn text_is_compressed_and_pictures_are_not() {
-    for name in ["text/html; charset=utf-8", "TEXT/CSS", "application/json", "image/svg+xml", "application/ld+json", "text/event-stream"] {
+    for name in [
+        "text/html; charset=utf-8",
+        "TEXT/CSS",
+        "application/json",
+        "image/svg+xml",
+        "application/ld+json",
+        "text/event-stream",
+    ] {
         assert!(is_text(name), "{name}");
     }
-    for name in ["image/png", "application/octet-stream", "video/mp4", "application/zip", "font/woff2", "", "text"] {
+    for name in
+        ["image/png", "application/octet-stream", "video/mp4", "application/zip", "font/woff2", "", "text"]
+    {
         assert!(!is_text(name), "{name}");
     }
 }
 
 fn eligible(status: u16, lines: &[(&'static str, &'static str)], length: Option<u64>) -> bool {
-    let fields = lines.iter().map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
+    let fields =
+        lines.iter().map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
     is_eligible(StatusCode::from_u16(status).expect("a status"), &fields.collect(), length)
 }
 
@@ -55,7 +65,11 @@ fn what_must_stay_as_it_is_is_not_eligible() {
     assert!(!eligible(204, &[html], None));
     assert!(!eligible(304, &[html], None));
     assert!(!eligible(200, &[], None));
-    for other in [("content-encoding", "gzip"), ("content-range", "bytes 0-1/2"), ("cache-control", "public, No-Transform")] {
+    for other in [
+        ("content-encoding", "gzip"),
+        ("content-range", "bytes 0-1/2"),
+        ("cache-control", "public, No-Transform"),
+    ] {
         assert!(!eligible(200, &[html, other], None), "{other:?}");
     }
 }
@@ -63,7 +77,9 @@ fn what_must_stay_as_it_is_is_not_eligible() {
 #[test]
 fn the_fields_tell_of_the_compression() {
     let mut fields = HeaderMap::new();
-    for (name, value) in [("etag", "\"a\""), ("content-length", "5000"), ("accept-ranges", "bytes"), ("vary", "Cookie")] {
+    for (name, value) in
+        [("etag", "\"a\""), ("content-length", "5000"), ("accept-ranges", "bytes"), ("vary", "Cookie")]
+    {
         fields.insert(name, HeaderValue::from_static(value));
     }
     set_vary(&mut fields);
@@ -95,10 +111,15 @@ impl Body for Paused {
     type Data = Bytes;
     type Error = Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         self.1 = !self.1;
         if self.1 || self.0.is_empty() {
-            return Poll::Ready((!self.0.is_empty()).then(|| Ok(Frame::data(Bytes::from_static(self.0.remove(0))))));
+            return Poll::Ready(
+                (!self.0.is_empty()).then(|| Ok(Frame::data(Bytes::from_static(self.0.remove(0))))),
+            );
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -108,7 +129,8 @@ impl Body for Paused {
 #[tokio::test]
 async fn each_part_arrives_before_the_next_one_is_there() {
     for coding in Coding::ALL {
-        let mut body = Compressed::new(Paused(vec![b"data: 1\n\n", b"data: 2\n\n"], false), coding).expect("an encoder");
+        let mut body =
+            Compressed::new(Paused(vec![b"data: 1\n\n", b"data: 2\n\n"], false), coding).expect("an encoder");
         let mut bytes = Vec::new();
         for expected in [&b"data: 1\n\n"[..], b"data: 1\n\ndata: 2\n\n"] {
             let part = body.frame().await.expect("a part").expect("no error").into_data().expect("data");
@@ -136,12 +158,21 @@ fn decode_start(coding: Coding, bytes: &[u8], count: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_same_page_has_different_lengths() {
-    let page: String = (0..300).map(|number| format!("<li class=\"item\">Item number {}</li>\n", number * number)).collect();
+    let page: String =
+        (0..300).map(|number| format!("<li class=\"item\">Item number {}</li>\n", number * number)).collect();
     for coding in Coding::ALL {
         let mut lengths = std::collections::HashSet::new();
         for _ in 0..50 {
             let page = http_body_util::Full::new(Bytes::from(page.clone()));
-            lengths.insert(Compressed::new(page, coding).expect("an encoder").collect().await.expect("a body").to_bytes().len());
+            lengths.insert(
+                Compressed::new(page, coding)
+                    .expect("an encoder")
+                    .collect()
+                    .await
+                    .expect("a body")
+                    .to_bytes()
+                    .len(),
+            );
         }
         assert!(lengths.len() > 5, "{coding:?}: {lengths:?}");
     }

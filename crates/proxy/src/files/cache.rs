@@ -61,8 +61,13 @@ impl Entry {
         let guess = mime_guess::from_path(file).first_raw().unwrap_or("application/octet-stream");
         let before = |coding: Option<Coding>| {
             let known = known?;
-            let coded = known.coded.iter().find(|(other, _)| Some(*other) == coding).map(|(_, variant)| variant);
-            if coding.is_none() { Some(&known.file) } else { coded }
+            let coded =
+                known.coded.iter().find(|(other, _)| Some(*other) == coding).map(|(_, variant)| variant);
+            if coding.is_none() {
+                Some(&known.file)
+            } else {
+                coded
+            }
         };
         let beside = |coding: Coding| {
             let mut name = file.as_os_str().to_owned();
@@ -83,7 +88,10 @@ impl Entry {
         if self.coded.is_empty() {
             return None;
         }
-        accepted.codings().find_map(|coding| self.coded.iter().find(|(one, _)| *one == coding)).map(|(coding, variant)| (*coding, variant))
+        accepted
+            .codings()
+            .find_map(|coding| self.coded.iter().find(|(one, _)| *one == coding))
+            .map(|(coding, variant)| (*coding, variant))
     }
 
     /// Whether there is a compressed form.
@@ -98,7 +106,12 @@ impl Entry {
 }
 
 impl Variant {
-    fn load(path: PathBuf, coding: Option<Coding>, is_wanted: bool, known: Option<&Variant>) -> Option<Variant> {
+    fn load(
+        path: PathBuf,
+        coding: Option<Coding>,
+        is_wanted: bool,
+        known: Option<&Variant>,
+    ) -> Option<Variant> {
         let metadata = fs::metadata(&path).ok()?;
         let etag = etag(&metadata, coding);
         let length = metadata.len();
@@ -112,7 +125,7 @@ impl Variant {
     }
 }
 
-/// An entity tag by which any change shows: the time in nanoseconds, the length, and the inode, which a deploy changes.
+/// An entity tag by which a change shows: the time, in nanoseconds as far as the file system has them, and the length.
 fn etag(metadata: &Metadata, coding: Option<Coding>) -> HeaderValue {
     let suffix = coding.map_or("", Coding::extension);
     let time = metadata.mtime() as u64 as u128 * 1_000_000_000 + metadata.mtime_nsec() as u128;

@@ -10,9 +10,13 @@ use percent_encoding::percent_decode_str;
 /// the folder of that name. None: no file has such a path.
 pub fn candidates(path: &str) -> Option<Vec<PathBuf>> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
-    let segments: Vec<&[u8]> = decoded.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()).collect();
+    let segments: Vec<&[u8]> =
+        decoded.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()).collect();
     // A dot in front: `..`, and what is not for all, such as .git and .env.
-    if !decoded.starts_with(b"/") || decoded.contains(&0) || segments.iter().any(|segment| segment.starts_with(b".")) {
+    if !decoded.starts_with(b"/")
+        || decoded.contains(&0)
+        || segments.iter().any(|segment| segment.starts_with(b"."))
+    {
         return None;
     }
     let name = segments.join(&b'/');
@@ -79,7 +83,10 @@ mod tests {
         ] {
             assert_eq!(first(path).as_deref(), expected, "{path}");
         }
-        assert_eq!(candidates("/page"), Some(["page", "page.html", "page/index.html"].map(PathBuf::from).to_vec()));
+        assert_eq!(
+            candidates("/page"),
+            Some(["page", "page.html", "page/index.html"].map(PathBuf::from).to_vec())
+        );
     }
 
     #[test]

@@ -1,11 +1,7 @@
 use super::*;
-use http_body_util::BodyExt;
 use hyper::Request;
 use std::fs;
 use tempfile::TempDir;
-
-use crate::body::Outgoing;
-use crate::connection::Connection;
 
 const TEXT: &str = "0123456789";
 
@@ -48,18 +44,21 @@ impl Folder {
     }
 }
 
-fn answer(files: &Files, method: &str, path: &str, lines: &[(&str, &str)]) -> Option<(u16, HeaderMap, String)> {
+fn answer(
+    files: &Files,
+    method: &str,
+    path: &str,
+    lines: &[(&str, &str)],
+) -> Option<(u16, HeaderMap, String)> {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in lines {
         request = request.header(*name, *value);
     }
     let (parts, ()) = request.body(()).expect("a request").into_parts();
-    let (head, source) = files.answer(&parts)?.into_parts();
-    let connection = Connection::new(([127, 0, 0, 1], 1).into(), false, "h:80".into(), None);
-    let body = Outgoing::new(source, connection.begin_request());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let bytes = runtime.block_on(body.collect()).expect("a body").to_bytes();
-    Some((head.status.as_u16(), head.headers, String::from_utf8(bytes.to_vec()).expect("text")))
+    let (head, mut content) = files.answer(&parts)?.into_parts();
+    let parts = std::iter::from_fn(|| content.next_part()).map(|part| part.expect("a part"));
+    let bytes = parts.collect::<Vec<_>>().concat();
+    Some((head.status.as_u16(), head.headers, String::from_utf8(bytes).expect("text")))
 }
 
 #[test]
@@ -90,11 +89,17 @@ fn files_of_the_folder_are_served_and_no_others() {
 #[test]
 fn a_compressed_form_is_sent_to_whom_takes_it() {
     let folder = Folder::new();
-    for (accept, expected, coding) in
-        [("br, gzip", "brotli", Some("br")), ("gzip", "gzip", Some("gzip")), ("zstd", "plain", None), ("identity", "plain", None)]
-    {
+    for (accept, expected, coding) in [
+        ("br, gzip", "brotli", Some("br")),
+        ("gzip", "gzip", Some("gzip")),
+        ("zstd", "plain", None),
+        ("identity", "plain", None),
+    ] {
         let (_, fields, text) = folder.get("/b.css", &[("accept-encoding", accept)]).expect("a file");
-        assert_eq!((&text[..], fields.get("content-encoding").map(|value| value.as_bytes())), (expected, coding.map(str::as_bytes)));
+        assert_eq!(
+            (&text[..], fields.get("content-encoding").map(|value| value.as_bytes())),
+            (expected, coding.map(str::as_bytes))
+        );
         assert_eq!(fields["vary"], "accept-encoding");
         assert_eq!(fields["content-type"], "text/css");
         assert_eq!(fields["cache-control"], "public, max-age=60");
@@ -132,16 +137,30 @@ fn a_client_that_has_the_file_gets_no_body() {
 fn one_range_and_several() {
     let folder = Folder::new();
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=2-4")]).expect("a file");
-    assert_eq!((status, &fields["content-range"], &text[..]), (206, &HeaderValue::from_static("bytes 2-4/10"), "234"));
+    assert_eq!(
+        (status, &fields["content-range"], &text[..]),
+        (206, &HeaderValue::from_static("bytes 2-4/10"), "234")
+    );
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=0-1,-2")]).expect("a file");
     let kind = fields["content-type"].to_str().expect("text");
     let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
-    let part = |range: &str, text: &str| format!("\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}");
-    assert_eq!((status, text), (206, format!("{}{}\r\n--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89"))));
+    let part = |range: &str, text: &str| {
+        format!(
+            "\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}"
+        )
+    };
+    assert_eq!(
+        (status, text),
+        (206, format!("{}{}\r\n--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89")))
+    );
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=10-")]).expect("a file");
-    assert_eq!((status, &fields["content-range"], &text[..]), (416, &HeaderValue::from_static("bytes */10"), ""));
+    assert_eq!(
+        (status, &fields["content-range"], &text[..]),
+        (416, &HeaderValue::from_static("bytes */10"), "")
+    );
     // Those of the file itself, whatever else the client takes.
-    let (status, fields, text) = folder.get("/b.css", &[("range", "bytes=0-0"), ("accept-encoding", "br")]).expect("a file");
+    let (status, fields, text) =
+        folder.get("/b.css", &[("range", "bytes=0-0"), ("accept-encoding", "br")]).expect("a file");
     assert_eq!((status, fields.contains_key("content-encoding"), &text[..]), (206, false, "p"));
 }
 
@@ -149,7 +168,9 @@ fn one_range_and_several() {
 fn a_range_of_another_file_is_not_sent() {
     let folder = Folder::new();
     let (_, fields, _) = folder.get("/a.txt", &[]).expect("a file");
-    for (value, expected) in [(&fields["etag"], 206), (&fields["last-modified"], 206), (&HeaderValue::from_static("\"x\""), 200)] {
+    for (value, expected) in
+        [(&fields["etag"], 206), (&fields["last-modified"], 206), (&HeaderValue::from_static("\"x\""), 200)]
+    {
         let lines = [("range", "bytes=0-0"), ("if-range", value.to_str().expect("text"))];
         assert_eq!(folder.get("/a.txt", &lines).expect("a file").0, expected, "{value:?}");
     }
@@ -162,9 +183,9 @@ fn a_file_that_changes_is_seen_to_have_changed() {
     let get = || answer(&files, "GET", "/a.txt", &[]).expect("a file");
     let (_, before, _) = get();
     // A new file of another length, which is what a deploy brings.
-    fs::write(folder.0.path().join("public/a.txt"), "other text").expect("a file");
+    fs::write(folder.0.path().join("public/a.txt"), "another text").expect("a file");
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while get().2 != "other text" {
+    while get().2 != "another text" {
         assert!(std::time::Instant::now() < deadline, "the old file is still served");
     }
     assert_ne!(get().1["etag"], before["etag"]);
