@@ -52,12 +52,13 @@ ORDER = {
     monitor
   MODULES
   "crates/proxy" => <<~MODULES,
-    fields local proxy_protocol ranges settings stats tls
-    control
+    control fields local proxy_protocol ranges stats tls
     compress connection
+    acme
+    settings
     files
     body
-    upstream
+    change upstream
     handler
     server
     run

@@ -9,7 +9,9 @@
 //!                                        '-----> upstream -> worker
 //! ```
 
+mod acme;
 mod body;
+mod change;
 mod compress;
 mod connection;
 mod control;

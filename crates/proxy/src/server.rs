@@ -18,6 +18,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::acme;
 use crate::connection::{Connection, Watched};
 use crate::control;
 use crate::handler::Handler;
@@ -131,6 +132,10 @@ impl Server {
         stats::HANDSHAKES.fetch_add(1, Relaxed);
         if session.handshake_kind() == Some(HandshakeKind::Resumed) {
             stats::RESUMED.fetch_add(1, Relaxed);
+        }
+        if session.alpn_protocol() == Some(acme::ALPN) {
+            // The handshake is the proof.
+            return;
         }
         let protocol = if session.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
         self.serve_http(stream, protocol, connection, &settings).await;
