@@ -126,7 +126,7 @@ module Fastrack
     end
 
     # Tells the monitor the current state. The monitor answers clients also while this process is busy.
-    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master)
+    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master, @proxy)
 
     def start_monitor
       return unless configuration.control || configuration.default_control_socket?

@@ -69,6 +69,7 @@ module Fastrack
       # @raise [ListenError]
       def open
         make_folder(File.dirname(path))
+        remove_stale(File.dirname(path))
         super.tap { own(path) }
       rescue SystemCallError => e
         raise ListenError, "cannot listen on #{path}: #{SafeFile.reason(e)}"
@@ -82,6 +83,14 @@ module Fastrack
         return if found.directory? && found.uid == @uid && (found.mode & 0o077).zero?
 
         raise ListenError, "cannot listen on #{path}: #{folder} must be a folder of this user's alone"
+      end
+
+      # The sockets of servers that were killed. After USR2 the pid in a name is that of a master which has ended, so the socket itself is asked.
+      def remove_stale(folder)
+        SafeFile.at(path) { Dir.glob("#{folder}/*.proxy") { |file| File.unlink(file) unless UNIXListener.in_use?(file) } }
+      rescue SystemCallError
+        # Another server has just removed it.
+        nil
       end
 
       # Root makes it for another user where that one is not the app's.

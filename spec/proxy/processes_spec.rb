@@ -62,6 +62,30 @@ RSpec.describe "the proxy: its process, and those of the workers" do
     eventually { all.none? { |pid| ProcessTable.alive?(pid) } }
   end
 
+  it "the socket that a killed server leaves is removed by the next one" do
+    start
+    socket = File.read("/proc/net/unix")[%r{\S+/#{server.master}\.proxy$}]
+    Process.kill(:KILL, server.master)
+    eventually { server.processes.empty? }
+    expect(File.socket?(socket)).to be(true)
+    start
+    expect(File.exist?(socket)).to be(false)
+  end
+
+  it "a root master starts it as the workers' user, who alone can reach the workers' socket" do
+    skip "takes root" unless Process.euid.zero?
+
+    files = Edge.files.merge("app.rb" => "")
+    @server = Server.launch(ru: slow_app, fastrack: true, files: files, options: { "Host" => nil, "Port" => nil },
+                            config: "bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\nmax_workers 1\nuser 'nobody'")
+    [server.dir, *Dir.glob(server.file("*"))].each { |path| File.chmod(File.directory?(path) ? 0o777 : 0o644, path) }
+    server.await_ready
+    nobody = Etc.getpwnam("nobody").uid
+    socket = File.read("/proc/net/unix")[%r{\S+/#{server.master}\.proxy$}]
+    found = [File.stat("/proc/#{Edge.proxy(server)}").uid, File.stat(socket).uid, File.stat(socket).mode & 0o777, File.stat(File.dirname(socket)).mode & 0o777]
+    expect([code, found]).to eq(["200", [nobody, nobody, 0o600, 0o700]])
+  end
+
   %i[TERM QUIT].each do |signal|
     it "#{signal} lets requests finish, and accepts no others" do
       start

@@ -30,7 +30,7 @@ RSpec.describe "the proxy: bodies and streams" do
       expect(Edge.curl(server, option, path: "/body/each-large").first).to eq("z" * 5_000_000)
       expect(Edge.curl(server, option, path: "/large").first.bytesize).to eq(HttpApps::Pacing::LARGE)
       [204, 304, 404, 503].each { |code| expect(Edge.curl(server, option, "-o", File::NULL, "-w", "%{http_code}", path: "/status/#{code}").first).to eq(code.to_s) }
-      expect(Edge.curl(server, option, "-I", path: "/body/array")).to match([/^content-length: 11/i, be_success])
+      expect(Edge.curl(server, option, "-I", path: "/body/array")).to match([%r{\AHTTP/\S+ 200}, be_success])
     end
   end
 
@@ -76,7 +76,8 @@ RSpec.describe "the proxy: bodies and streams" do
   end
 
   it "a request that a worker would refuse is refused" do
-    ["GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
+    ["GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+     "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "GET / HTTP/3.0\r\nHost: a\r\n\r\n", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n",
      "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"].each do |bytes|
       tls = Edge.connect(server)
       tls.write(bytes.sub("\r\n\r\n", "\r\nConnection: close\r\n\r\n"))

@@ -11,25 +11,37 @@ module Edge
   #
   # @param days [Integer] until its end; negative: it has expired
   # @return [Hash{String => String}] texts by the names of files
-  def files(name = "a", hosts: %w[localhost], days: 30)
+  # @param issuer [Array, nil] certificate and key of an authority; nil: it is one itself
+  def files(name = "a", hosts: %w[localhost], days: 30, issuer: nil)
     key = OpenSSL::PKey::EC.generate("prime256v1")
     certificate = OpenSSL::X509::Certificate.new
     certificate.version = 2
     certificate.serial = OpenSSL::BN.rand(64)
-    certificate.subject = certificate.issuer = OpenSSL::X509::Name.new([%w[CN fastrack-spec], ["O", name]])
+    certificate.subject = OpenSSL::X509::Name.new([%w[CN fastrack-spec], ["O", name]])
+    certificate.issuer = issuer ? issuer.first.subject : certificate.subject
     certificate.public_key = key
     certificate.not_before = Time.now - (86_400 * 60)
     certificate.not_after = Time.now + (86_400 * days)
-    add_names(certificate, hosts)
-    certificate.sign(key, "SHA256")
+    add_names(certificate, hosts, authority: issuer.nil?)
+    certificate.sign(issuer ? issuer.last : key, "SHA256")
     { "#{name}.pem" => certificate.to_pem, "#{name}.key" => key.to_pem }
   end
 
-  def add_names(certificate, hosts)
+  def add_names(certificate, hosts, authority:)
     extensions = OpenSSL::X509::ExtensionFactory.new(certificate, certificate)
     names = [*hosts.map { |host| "DNS:#{host}" }, "IP:127.0.0.1"].join(",")
     certificate.add_extension(extensions.create_extension("subjectAltName", names))
-    certificate.add_extension(extensions.create_extension("basicConstraints", "CA:TRUE", true))
+    certificate.add_extension(extensions.create_extension("basicConstraints", "CA:#{authority.to_s.upcase}", true))
+  end
+
+  # An authority, and a certificate by it for a server on this machine.
+  #
+  # @return [Hash{String => String}] texts by the names of files
+  def authority
+    made = files("ca").transform_values(&:itself)
+    ca, ca_key = OpenSSL::X509::Certificate.new(made["ca.pem"]), OpenSSL::PKey.read(made["ca.key"])
+    own = files("server", hosts: %w[localhost], issuer: [ca, ca_key])
+    made.merge(own)
   end
 
   # Starts a server with TLS, and returns when it serves.

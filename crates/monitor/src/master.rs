@@ -151,6 +151,8 @@ pub struct MasterState {
     pub mold: Option<MoldState>,
     /// The listeners of the server.
     pub listeners: Arc<[ListenerInfo]>,
+    /// The pid of the proxy, and what it counts; None without one.
+    pub proxy: Option<(u32, serde_json::Map<String, serde_json::Value>)>,
 }
 
 /// The state that the master has published for the monitor. Both threads hold the lock only to copy.

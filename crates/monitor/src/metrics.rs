@@ -62,6 +62,7 @@ impl Collector for Page {
         connections(&mut writer, &view.counts)?;
         workers(&mut writer, view)?;
         listeners(&mut writer, view)?;
+        proxy(&mut writer, view)?;
         processes(&mut writer, view)
     }
 }
@@ -156,6 +157,30 @@ fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
     )?;
     let uptime = view.now - view.settings.started_at;
     writer.gauges("uptime_seconds", "Since the start of this master", alone(uptime))
+}
+
+/// What the proxy counts, by the names that it has for it (crates/proxy/src/stats.rs).
+fn proxy(writer: &mut Writer, view: &View) -> Result<(), Error> {
+    let Some((_, counts)) = &view.master.proxy else { return Ok(()) };
+    let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_f64);
+    for (name, help) in [
+        ("connections", "Clients that have connected to the proxy"),
+        ("handshakes", "TLS handshakes that were completed"),
+        ("resumed", "Those of them that resumed a session"),
+        ("handshake_errors", "TLS handshakes that have failed"),
+        ("requests", "Requests that the proxy got"),
+        ("h2_requests", "Those of them that came by HTTP/2"),
+        ("files", "Those of them that were answered with a file"),
+        ("bad_gateway", "Those of them that got 502"),
+        ("retried", "Those of them that were tried once more, because their worker died"),
+        ("bytes_saved", "Bytes that compression has saved"),
+    ] {
+        writer.counters(&format!("proxy_{name}"), help, count(name).map(|value| (Vec::new(), value)))?;
+    }
+    let open = count("open").map(|value| (Vec::new(), value));
+    writer.gauges("proxy_open_connections", "Clients that are connected to the proxy", open)?;
+    let end = count("certificate_not_after").map(|value| (Vec::new(), value));
+    writer.gauges("proxy_certificate_end_seconds", "When the first certificate ends, since 1970", end)
 }
 
 fn requests(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {

@@ -50,6 +50,7 @@ pub fn json(view: &View) -> Value {
         "orders": view.master.orders.iter().map(order).collect::<Vec<_>>(),
         "listeners": listeners.collect::<Vec<_>>(),
         "listen_overflows": view.overflows,
+        "proxy": view.master.proxy.as_ref().map(|(pid, counts)| with(json!(counts), json!({ "pid": pid }))),
         "master": usage(view.usage),
         "mold": view.master.mold.map(|mold| with(
             usage(view.mold),

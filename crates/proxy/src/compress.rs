@@ -21,7 +21,7 @@ use hyper::StatusCode;
 
 use crate::stats;
 
-/// An error while a body is sent: the connection ends, so that the client sees it.
+/// What may go wrong while a body is sent: the connection ends, so that the client sees it.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bodies that are shorter stay as they are: the fields would cost more than is saved.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 
-use crate::settings::Settings;
+use serde::de::DeserializeOwned;
 
 /// Says that clients are accepted.
 pub fn ready() {
@@ -45,7 +45,7 @@ fn say(kind: &str, text: &str) {
 }
 
 /// The next settings from standard input; None at its end.
-pub fn next_settings() -> Option<Result<Settings, String>> {
+pub fn next_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(0) | Err(_) => None,
@@ -56,7 +56,8 @@ pub fn next_settings() -> Option<Result<Settings, String>> {
 }
 
 /// All further settings. The channel ends with the master.
-pub fn all_settings() -> std::io::Result<UnboundedReceiver<Result<Settings, String>>> {
+pub fn all_settings<T: DeserializeOwned + Send + 'static>(
+) -> std::io::Result<UnboundedReceiver<Result<T, String>>> {
     let (sender, receiver) = unbounded_channel();
     let read = move || {
         while let Some(settings) = next_settings() {

@@ -135,14 +135,13 @@ fn remove_about_clients(fields: &mut HeaderMap) {
     let is_about_client = |name: &HeaderName| {
         let name = name.as_str();
         let is_like = |one: &&str| is_like(name, one);
-        name.get(..12).is_some_and(|start| is_like_start(start))
-            || ABOUT_CLIENTS.iter().any(|one| is_like(&one))
+        name.get(..12).is_some_and(is_prefix) || ABOUT_CLIENTS.iter().any(is_like)
     };
     let names: Vec<HeaderName> = fields.keys().filter(|name| is_about_client(name)).cloned().collect();
     names.iter().for_each(|name| drop(fields.remove(name)));
 }
 
-fn is_like_start(start: &str) -> bool {
+fn is_prefix(start: &str) -> bool {
     is_like(start, "x-forwarded-")
 }
 
@@ -219,15 +218,9 @@ mod tests {
         set_client(&mut fields, at("203.0.113.9:77", true), Version::HTTP_2, true);
         let words: Vec<_> = fields.get_all(&CLIENT).iter().collect();
         assert_eq!(words, ["203.0.113.9 77 https HTTP/2"]);
-        let names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
-        assert_eq!(
-            names,
-            ["fastrack-client", "x-forwarded", "x-request-start"]
-                .iter()
-                .copied()
-                .filter(|n| names.contains(n))
-                .collect::<Vec<_>>()
-        );
+        let mut names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["fastrack-client", "x-forwarded", "x-request-start"]);
         assert_eq!(fields.len(), 3);
     }
 

@@ -7,21 +7,57 @@ mod cache;
 mod conditions;
 mod path;
 
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::response::Builder;
 use hyper::{Method, Response, StatusCode};
-use std::io;
 
-use crate::body::Source;
 use crate::compress::{set_vary, Accepted};
-use crate::file_body::{FileBody, Piece};
 use crate::ranges::{self, Ranges};
 use cache::{Cache, Entry, Variant};
 use conditions::Outcome;
+
+/// Bytes that are read at once. As in nginx without threads, a read of what is not in the page cache keeps other clients waiting.
+const PART: usize = 64 * 1024;
+
+/// A body that this process has itself.
+#[derive(Debug)]
+pub enum Content {
+    /// Bytes; None: they have been sent, or there are none.
+    Memory(Option<Bytes>),
+    /// A file, or parts of it.
+    File(Box<FileBody>),
+}
+
+impl Content {
+    /// No body.
+    pub fn empty() -> Self {
+        Content::Memory(None)
+    }
+
+    /// The next bytes; None at the end.
+    pub fn next_part(&mut self) -> Option<io::Result<Bytes>> {
+        match self {
+            Content::Memory(bytes) => bytes.take().map(Ok),
+            Content::File(body) => body.next_part(),
+        }
+    }
+
+    /// Bytes that have not been sent.
+    pub fn left(&self) -> u64 {
+        match self {
+            Content::Memory(bytes) => bytes.as_ref().map_or(0, Bytes::len) as u64,
+            Content::File(body) => body.left,
+        }
+    }
+}
 
 /// The files of one folder.
 #[derive(Debug)]
@@ -45,7 +81,7 @@ impl Files {
     }
 
     /// The response to a request for a file; None: it is for the app.
-    pub fn answer(&self, request: &Parts) -> Option<Response<Source>> {
+    pub fn answer(&self, request: &Parts) -> Option<Response<Content>> {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return None;
         }
@@ -65,7 +101,7 @@ impl Files {
     }
 
     /// The response with a file that the app has named by its whole path; None: the folder has no such file.
-    pub fn send(&self, path: &Path, request: &Parts, app: HeaderMap) -> Option<Response<Source>> {
+    pub fn send(&self, path: &Path, request: &Parts, app: HeaderMap) -> Option<Response<Content>> {
         let found = path::within(&self.root, path)?;
         let entry = Entry::load(&found, &self.root, None)?;
         let mut response = respond(&entry, request);
@@ -76,7 +112,7 @@ impl Files {
                 *name,
                 header::CONTENT_LENGTH | header::CONTENT_ENCODING | header::TRANSFER_ENCODING
             );
-            if !is_ours && !(is_multipart && *name == header::CONTENT_TYPE) {
+            if !(is_ours || is_multipart && *name == header::CONTENT_TYPE) {
                 response.headers_mut().insert(name, value.clone());
             }
         }
@@ -89,7 +125,7 @@ fn is_multipart(value: &HeaderValue) -> bool {
 }
 
 /// The response with a file: the whole file or a part, compressed where the client takes it, or only that it has not changed.
-fn respond(entry: &Entry, request: &Parts) -> Response<Source> {
+fn respond(entry: &Entry, request: &Parts) -> Response<Content> {
     let fields = &request.headers;
     let range = fields.get(header::RANGE).filter(|_| request.method == Method::GET);
     // Ranges are those of the file itself.
@@ -106,8 +142,8 @@ fn respond(entry: &Entry, request: &Parts) -> Response<Source> {
         set_vary(fields);
     }
     let response = match conditions::check(fields, variant) {
-        Outcome::NotModified => builder.status(StatusCode::NOT_MODIFIED).body(Source::empty()),
-        Outcome::Failed => builder.status(StatusCode::PRECONDITION_FAILED).body(Source::empty()),
+        Outcome::NotModified => builder.status(StatusCode::NOT_MODIFIED).body(Content::empty()),
+        Outcome::Failed => builder.status(StatusCode::PRECONDITION_FAILED).body(Content::empty()),
         Outcome::Send => {
             let range = range.filter(|_| conditions::if_range(fields, variant));
             let ranges =
@@ -116,10 +152,10 @@ fn respond(entry: &Entry, request: &Parts) -> Response<Source> {
         }
     };
     // All fields are valid: the file's are made from numbers.
-    response.unwrap_or_else(|_| Response::new(Source::empty()))
+    response.unwrap_or_else(|_| Response::new(Content::empty()))
 }
 
-type Built = hyper::http::Result<Response<Source>>;
+type Built = hyper::http::Result<Response<Content>>;
 
 fn with_body(builder: Builder, entry: &Entry, variant: &Variant, ranges: Ranges) -> Built {
     let length = variant.length;
@@ -128,20 +164,20 @@ fn with_body(builder: Builder, entry: &Entry, variant: &Variant, ranges: Ranges)
         Ranges::Unsatisfiable => builder,
         _ => builder.header(header::CONTENT_TYPE, &entry.media_type),
     };
-    let opened = |pieces| match FileBody::open(&variant.path, pieces) {
-        Ok(body) => (StatusCode::OK, Source::File(Box::new(body))),
+    let opened = |pieces| match FileBody::open(variant, pieces) {
+        Ok(body) => (StatusCode::OK, Content::File(Box::new(body))),
         // It was removed, or may not be read.
-        Err(_) => (StatusCode::NOT_FOUND, Source::empty()),
+        Err(_) => (StatusCode::NOT_FOUND, Content::empty()),
     };
     let partial = |status| if status == StatusCode::OK { StatusCode::PARTIAL_CONTENT } else { status };
     match ranges {
         Ranges::Unsatisfiable => {
             let builder = builder.status(StatusCode::RANGE_NOT_SATISFIABLE);
-            builder.header(header::CONTENT_RANGE, format!("bytes */{length}")).body(Source::empty())
+            builder.header(header::CONTENT_RANGE, format!("bytes */{length}")).body(Content::empty())
         }
         Ranges::Whole => {
             let (status, source) = match &variant.content {
-                Some(content) => (StatusCode::OK, Source::Memory((length > 0).then(|| content.clone()))),
+                Some(content) => (StatusCode::OK, Content::Memory((length > 0).then(|| content.clone()))),
                 None => opened(vec![Piece::File(0..length)]),
             };
             builder.status(status).body(source)
@@ -182,6 +218,59 @@ fn multipart(entry: &Entry, ranges: &[Range<u64>], length: u64, boundary: &str) 
     }
     pieces.push(Piece::Memory(format!("\r\n--{boundary}--\r\n").into()));
     pieces
+}
+
+/// A piece of a body.
+#[derive(Debug)]
+enum Piece {
+    Memory(Bytes),
+    File(Range<u64>),
+}
+
+/// A body that is read from a file.
+#[derive(Debug)]
+pub struct FileBody {
+    file: File,
+    /// The next one is the last.
+    pieces: Vec<Piece>,
+    left: u64,
+}
+
+impl FileBody {
+    fn open(variant: &Variant, mut pieces: Vec<Piece>) -> io::Result<Self> {
+        let length = |piece: &Piece| match piece {
+            Piece::Memory(bytes) => bytes.len() as u64,
+            Piece::File(range) => range.end - range.start,
+        };
+        let left = pieces.iter().map(length).sum();
+        pieces.reverse();
+        Ok(FileBody { file: File::open(&variant.path)?, pieces, left })
+    }
+
+    /// The next bytes; None at the end. Fails if the file has become shorter: the connection ends, so that the client sees it.
+    fn next_part(&mut self) -> Option<io::Result<Bytes>> {
+        if self.left == 0 {
+            return None;
+        }
+        let bytes = match self.pieces.pop()? {
+            Piece::Memory(bytes) => bytes,
+            Piece::File(range) => {
+                let count = (range.end - range.start).min(PART as u64);
+                let mut part = vec![0; count as usize];
+                if let Err(error) = self.file.read_exact_at(&mut part, range.start) {
+                    self.left = 0;
+                    return Some(Err(error));
+                }
+                let rest = range.start + count..range.end;
+                if !rest.is_empty() {
+                    self.pieces.push(Piece::File(rest));
+                }
+                part.into()
+            }
+        };
+        self.left -= bytes.len() as u64;
+        Some(Ok(bytes))
+    }
 }
 
 #[cfg(test)]

@@ -7,19 +7,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::ext::Protocol;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{self, Uri};
-use hyper::upgrade::{self, OnUpgrade};
 use hyper::{Method, Request, Response, StatusCode, Version};
-use hyper_util::rt::TokioIo;
 
+use crate::acme::Challenges;
 use crate::body::{Outgoing, Source};
+use crate::change::Change;
 use crate::compress::{self, Accepted, Compressed};
 use crate::connection::{Connection, InFlight};
 use crate::fields::{self, Client};
-use crate::files::Files;
+use crate::files::{Content, Files};
 use crate::settings::Settings;
 use crate::stats;
 use crate::upstream::{Failure, Upload, Upstream};
@@ -81,13 +80,14 @@ impl CurrentSite {
 #[derive(Debug)]
 pub struct Handler {
     site: Arc<CurrentSite>,
+    challenges: Arc<Challenges>,
     upstream: Upstream,
 }
 
 impl Handler {
     /// Asks the workers behind `upstream`.
-    pub fn new(site: Arc<CurrentSite>, upstream: Upstream) -> Self {
-        Handler { site, upstream }
+    pub fn new(site: Arc<CurrentSite>, challenges: Arc<Challenges>, upstream: Upstream) -> Self {
+        Handler { site, challenges, upstream }
     }
 
     /// The present site.
@@ -110,12 +110,15 @@ impl Handler {
         let client = fields::client(connection.peer, connection.is_tls, &parts.headers, |ip| {
             site.settings.is_trusted(ip)
         });
+        if let Some(text) = site.settings.acme.as_ref().and_then(|_| self.challenges.text(parts.uri.path())) {
+            return Ok(with(Response::new(Source::Own(Content::Memory(Some(text.into())))), in_flight));
+        }
         if let Some(response) = redirect(connection, &parts, client) {
             return Ok(with(response, in_flight));
         }
         if let Some(response) = site.files.as_ref().and_then(|files| files.answer(&parts)) {
             stats::FILES.fetch_add(1, Relaxed);
-            return Ok(with(response, in_flight));
+            return Ok(with(response.map(Source::Own), in_flight));
         }
         Ok(Exchange { site: &site, upstream: &self.upstream, connection, client }
             .run(parts, body, in_flight)
@@ -130,7 +133,7 @@ fn with(response: Response<Source>, request: InFlight) -> Response<Outgoing> {
 /// A response of this process's own.
 fn own(status: StatusCode) -> Response<Source> {
     let text = format!("{}\n", status.canonical_reason().unwrap_or_default());
-    let mut response = Response::new(Source::Memory(Some(text.into())));
+    let mut response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
@@ -163,16 +166,9 @@ struct Exchange<'a> {
     client: Client,
 }
 
-/// The client's side of a change of protocols.
-struct Change {
-    client: OnUpgrade,
-    /// An HTTP/2 stream (RFC 8441), whose client gets 200 for the worker's 101.
-    is_stream: bool,
-}
-
 impl Exchange<'_> {
     async fn run(&self, mut parts: Parts, body: Incoming, in_flight: InFlight) -> Response<Outgoing> {
-        let change = match self.change(&mut parts) {
+        let change = match Change::of(&mut parts) {
             Ok(change) => change,
             Err(status) => return with(own(status), in_flight),
         };
@@ -188,29 +184,6 @@ impl Exchange<'_> {
             Ok(response) => with(self.finish(response, &asked), in_flight),
             Err(failure) => with(failed(&failure), in_flight),
         }
-    }
-
-    /// Makes an upgrade of HTTP/1.1 of an extended CONNECT (RFC 8441 §5). Other CONNECTs are for proxies of another kind.
-    fn change(&self, parts: &mut Parts) -> Result<Option<Change>, StatusCode> {
-        let upgrade = fields::remove_hop_by_hop(&mut parts.headers);
-        let protocol =
-            parts.extensions.get::<Protocol>().map(|protocol| HeaderValue::try_from(protocol.as_str()));
-        let is_stream = parts.method == Method::CONNECT;
-        let upgrade = match (is_stream, protocol) {
-            (true, Some(Ok(protocol))) => {
-                parts.method = Method::GET;
-                parts.headers.insert(header::SEC_WEBSOCKET_KEY, web_socket_key());
-                Some(protocol)
-            }
-            (true, _) => return Err(StatusCode::NOT_IMPLEMENTED),
-            (false, _) => upgrade,
-        };
-        let (Some(upgrade), Some(client)) = (upgrade, parts.extensions.remove::<OnUpgrade>()) else {
-            return Ok(None);
-        };
-        parts.headers.insert(header::UPGRADE, upgrade);
-        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        Ok(Some(Change { client, is_stream }))
     }
 
     /// Makes the request one of HTTP/1.1 to the worker, with the word about the client.
@@ -329,7 +302,7 @@ fn compressed(fields: &mut HeaderMap, status: StatusCode, body: Incoming, asked:
             Source::Compressed(Box::new(body))
         }
         // The body is gone, and there is no memory for an encoder.
-        Err(_) => Source::empty(),
+        Err(_) => Source::Own(Content::empty()),
     }
 }
 
@@ -337,7 +310,7 @@ fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -
     use std::os::unix::ffi::OsStrExt;
     let path = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
     let path = Path::new(std::ffi::OsStr::from_bytes(&path));
-    folder.send(path, &asked.conditions, app).unwrap_or_else(|| {
+    folder.send(path, &asked.conditions, app).map(|response| response.map(Source::Own)).unwrap_or_else(|| {
         crate::control::warn(&format!("X-Sendfile: {} is no file within sendfile_root", path.display()));
         own(StatusCode::NOT_FOUND)
     })
@@ -363,35 +336,4 @@ fn failed(failure: &Failure) -> Response<Source> {
         stats::BAD_GATEWAY.fetch_add(1, Relaxed);
     }
     own(status)
-}
-
-impl Change {
-    /// The response that changes the protocol. Bytes pass both ways until both sides have ended.
-    fn make(self, mut response: Response<Incoming>, in_flight: InFlight) -> Response<Outgoing> {
-        let worker = upgrade::on(&mut response);
-        let mut answer = Response::new(());
-        *answer.headers_mut() = std::mem::take(response.headers_mut());
-        if self.is_stream {
-            fields::remove_hop_by_hop(answer.headers_mut());
-            answer.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
-        } else {
-            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        }
-        // The tunnel is the request: the connection is not idle.
-        let tunnel = in_flight.clone();
-        tokio::spawn(async move {
-            let (Ok(client), Ok(worker)) = tokio::join!(self.client, worker) else { return };
-            let (mut client, mut worker) = (TokioIo::new(client), TokioIo::new(worker));
-            // An error ends the tunnel, as an end does.
-            let _ = tokio::io::copy_bidirectional(&mut client, &mut worker).await;
-            drop(tunnel);
-        });
-        answer.map(|()| Outgoing::new(Source::empty(), in_flight))
-    }
-}
-
-/// Sixteen bytes in Base64 (RFC 6455 §4.1): each of these digits is one of Base64, too. The client has asked for no proof, see RFC 8441 §5.
-fn web_socket_key() -> HeaderValue {
-    let digits = format!("{:016x}{:016x}", compress::random(), compress::random());
-    HeaderValue::try_from(format!("{}A==", &digits[..21])).unwrap_or(HeaderValue::from_static(""))
 }

@@ -79,8 +79,25 @@ fn last(params: &mut CertificateParams, days: u64) {
     params.not_after = (now + day * days as u32).into();
 }
 
+/// Makes a certificate that stands for one to come, and is nearly over.
+pub fn make_stand_in(
+    folder: &Path,
+    hosts: &[String],
+    cert: &Path,
+    key: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let secret = KeyPair::generate()?;
+    let mut params = host_params(hosts)?;
+    let now = SystemTime::now();
+    params.not_before = (now - Duration::from_secs(30 * 86_400)).into();
+    params.not_after = (now + Duration::from_secs(86_400)).into();
+    write(key, &secret.serialize_pem(), 0o600)?;
+    Ok(write(cert, &params.self_signed(&secret)?.pem(), 0o644)?)
+}
+
 /// Replaces a file as a whole.
-fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+pub fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
     file.write_all(text.as_bytes())?;

@@ -9,12 +9,13 @@
 //!                                        '-----> upstream -> worker
 //! ```
 
+mod acme;
 mod body;
+mod change;
 mod compress;
 mod connection;
 mod control;
 mod fields;
-mod file_body;
 mod files;
 mod handler;
 mod local;

@@ -11,6 +11,7 @@ use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::{watch, Semaphore};
 use tokio::time::{interval, sleep, Instant};
 
+use crate::acme::{self, Challenges};
 use crate::control;
 use crate::handler::{CurrentSite, Handler, Site};
 use crate::server::{Endpoint, Server};
@@ -27,8 +28,13 @@ const END_LOOK: Duration = Duration::from_millis(10);
 
 /// Checks the settings on standard input, as a start would.
 pub fn check() -> Result<(), String> {
-    let settings = control::next_settings().ok_or("no settings")??;
-    for listener in settings.listeners.iter().filter(|listener| !listener.certificates.is_empty()) {
+    let settings: Settings = control::next_settings().ok_or("no settings")??;
+    // What comes by ACME is not there before the first start.
+    let is_there = |listener: &&crate::settings::Listener| {
+        !listener.certificates.is_empty()
+            && (settings.acme.is_none() || listener.certificates.iter().all(|(cert, _)| cert.exists()))
+    };
+    for listener in settings.listeners.iter().filter(is_there) {
         let certificates = Certificates::load(listener.certificates.clone())?;
         certificates.warnings(now()).iter().for_each(|warning| control::warn(warning));
     }
@@ -37,16 +43,18 @@ pub fn check() -> Result<(), String> {
 
 /// Serves until the master says so, or is gone.
 pub fn run() -> Result<(), String> {
-    let settings = control::next_settings().ok_or("no settings")??;
+    let settings: Settings = control::next_settings().ok_or("no settings")??;
+    settings.acme.as_ref().map_or(Ok(()), acme::prepare)?;
     let certificates = load_certificates(&settings)?;
     let sockets = take_sockets(&settings)?;
-    let endpoints = endpoints(&settings, &certificates)?;
+    let challenges = Arc::<Challenges>::default();
+    let endpoints = endpoints(&settings, &certificates, &challenges)?;
     let site = Arc::new(CurrentSite::new(Site::new(settings)?));
     let (stop, stopped) = watch::channel(false);
     let listening: Vec<(TcpListener, Arc<Endpoint>)> = sockets.into_iter().zip(endpoints).collect();
-    start_threads(&site, &listening, &stopped)?;
+    start_threads(&site, &challenges, &listening, &stopped)?;
     control::ready();
-    let process = Process { site, certificates, stop };
+    let process = Process { site, certificates, challenges, stop };
     process.runtime()?.block_on(process.lead(listening))
 }
 
@@ -70,9 +78,13 @@ fn take_sockets(settings: &Settings) -> Result<Vec<TcpListener>, String> {
 fn endpoints(
     settings: &Settings,
     certificates: &[Option<Arc<Certificates>>],
+    challenges: &Arc<Challenges>,
 ) -> Result<Vec<Arc<Endpoint>>, String> {
     let endpoint = |(listener, certificates): (&crate::settings::Listener, &Option<Arc<Certificates>>)| {
-        let tls = certificates.as_ref().map(|one| server_config(Arc::clone(one))).transpose();
+        let tls = certificates
+            .as_ref()
+            .map(|one| server_config(Arc::clone(one), Arc::clone(challenges) as _))
+            .transpose();
         Ok(Arc::new(Endpoint {
             name: listener.name.as_str().into(),
             tls: tls.map_err(|error| format!("TLS cannot be used: {error}"))?,
@@ -87,6 +99,7 @@ fn endpoints(
 /// all accept clients.
 fn start_threads(
     site: &Arc<CurrentSite>,
+    challenges: &Arc<Challenges>,
     listening: &[(TcpListener, Arc<Endpoint>)],
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), String> {
@@ -94,7 +107,11 @@ fn start_threads(
     let settings = site.get().settings.clone();
     for number in 0..settings.threads.max(1) {
         let server = Server {
-            handler: Arc::new(Handler::new(Arc::clone(site), Upstream::new(settings.upstream.clone()))),
+            handler: Arc::new(Handler::new(
+                Arc::clone(site),
+                Arc::clone(challenges),
+                Upstream::new(settings.upstream.clone()),
+            )),
             places: Arc::new(Semaphore::new(settings.max_connections)),
             stop: stopped.clone(),
         };
@@ -143,6 +160,7 @@ fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &
 struct Process {
     site: Arc<CurrentSite>,
     certificates: Vec<Option<Arc<Certificates>>>,
+    challenges: Arc<Challenges>,
     stop: watch::Sender<bool>,
 }
 
@@ -159,6 +177,9 @@ impl Process {
         let mut hup = signal(SignalKind::hangup()).map_err(failed)?;
         // A terminal sends these to all its processes. The master decides what they mean.
         let _ignored = [signal(SignalKind::interrupt()), signal(SignalKind::quit())];
+        if let Some(settings) = self.site.get().settings.acme.clone() {
+            tokio::spawn(acme::keep(settings, Arc::clone(&self.challenges)));
+        }
         let mut look = interval(LOOK);
         let mut stamps = self.stamps();
         let mut told = serde_json::Value::Null;

@@ -18,6 +18,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use crate::acme;
 use crate::connection::{Connection, Watched};
 use crate::control;
 use crate::handler::Handler;
@@ -132,6 +133,10 @@ impl Server {
         if session.handshake_kind() == Some(HandshakeKind::Resumed) {
             stats::RESUMED.fetch_add(1, Relaxed);
         }
+        if session.alpn_protocol() == Some(acme::ALPN) {
+            // The handshake is the proof.
+            return;
+        }
         let protocol = if session.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
         self.serve_http(stream, protocol, connection, &settings).await;
     }
@@ -182,13 +187,12 @@ impl Server {
 
 fn builder(protocol: Protocol, settings: &Settings) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // The time of a head is that of `drive`.
+    // The time of a head is that of `drive`. With pipeline_flush, hyper would keep its own 400 back.
     builder
         .http1()
         .header_read_timeout(None)
         .max_headers(MAX_FIELDS)
-        .max_buf_size(settings.max_header_size.max(LEAST_BUFFER))
-        .pipeline_flush(true);
+        .max_buf_size(settings.max_header_size.max(LEAST_BUFFER));
     builder
         .http2()
         .max_concurrent_streams(settings.max_streams)

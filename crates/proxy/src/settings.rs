@@ -49,6 +49,9 @@ pub struct Settings {
     /// The folder of the files that the app may name in X-Sendfile.
     #[serde(default)]
     pub sendfile_root: Option<PathBuf>,
+    /// Where certificates come from that no listener names.
+    #[serde(default)]
+    pub acme: Option<crate::acme::Settings>,
     /// Whether responses of the app are compressed.
     #[serde(default)]
     pub compress: bool,

@@ -94,12 +94,6 @@ impl Certificates {
     }
 }
 
-impl ResolvesServerCert for Certificates {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.choose(hello.server_name())
-    }
-}
-
 fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
     lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
@@ -116,6 +110,15 @@ fn is_for(own: &str, host: &str) -> bool {
     }
 }
 
+/// The start and the end of the certificate in a file, in seconds since 1970.
+pub fn validity(path: &Path) -> Option<(i64, i64)> {
+    let bytes = fs::read(path).ok()?;
+    let first = CertificateDer::from_pem_slice(&bytes).ok()?;
+    let (_, certificate) = X509Certificate::from_der(&first).ok()?;
+    let validity = certificate.validity();
+    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+}
+
 fn load_all(files: &[(PathBuf, PathBuf)]) -> Result<Vec<Certificate>, String> {
     files.iter().map(|(cert, key)| load(cert, key)).collect()
 }
@@ -124,7 +127,7 @@ fn load(cert: &Path, key: &Path) -> Result<Certificate, String> {
     let chain = pem(cert, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>())?;
     let first = chain.first().ok_or_else(|| format!("{} has no certificate", cert.display()))?;
     let (names, not_after) = facts(first).map_err(|error| format!("{}: {error}", cert.display()))?;
-    let secret = pem(key, |bytes| PrivateKeyDer::from_pem_slice(bytes))?;
+    let secret = pem(key, PrivateKeyDer::from_pem_slice)?;
     let certified = CertifiedKey::from_der(chain, secret, &ring::default_provider());
     let key = certified.map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -166,13 +169,43 @@ fn facts(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64), String> {
     Ok((names.unwrap_or_default(), certificate.validity().not_after.timestamp()))
 }
 
+/// Proves a host to an authority that asks by a protocol of its own.
+pub trait Proof: std::fmt::Debug + Send + Sync {
+    /// The protocol.
+    fn protocol(&self) -> &'static [u8];
+    /// The certificate for a host.
+    fn certificate(&self, host: &str) -> Option<Arc<CertifiedKey>>;
+}
+
+/// Chooses between the certificates and proofs.
+#[derive(Debug)]
+struct Resolver {
+    certificates: Arc<Certificates>,
+    proof: Arc<dyn Proof>,
+}
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asks_for_proof =
+            hello.alpn().is_some_and(|mut offered| offered.any(|one| one == self.proof.protocol()));
+        if asks_for_proof {
+            return self.proof.certificate(&hello.server_name()?.to_ascii_lowercase());
+        }
+        self.certificates.choose(hello.server_name())
+    }
+}
+
 /// The settings of a TLS listener: TLS 1.2 and 1.3, HTTP/2 and 1.1. Its tickets outlive new certificates.
-pub fn server_config(certificates: Arc<Certificates>) -> Result<Arc<ServerConfig>, rustls::Error> {
+pub fn server_config(
+    certificates: Arc<Certificates>,
+    proof: Arc<dyn Proof>,
+) -> Result<Arc<ServerConfig>, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
         .with_no_client_auth()
-        .with_cert_resolver(certificates);
-    config.alpn_protocols = [&b"h2"[..], b"http/1.1", b"http/1.0"].map(<[u8]>::to_vec).to_vec();
+        .with_cert_resolver(Arc::new(Resolver { certificates, proof: Arc::clone(&proof) }));
+    config.alpn_protocols =
+        [b"h2", &b"http/1.1"[..], b"http/1.0", proof.protocol()].map(<[u8]>::to_vec).to_vec();
     // Tickets take no memory here, other than stored sessions, and are valid in all threads.
     config.ticketer = ring::Ticketer::new()?;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});

@@ -38,7 +38,7 @@ module Fastrack
       @columns = columns
       old = before["workers"].to_h { |worker| [worker["pid"], worker] }
       rows = now["workers"].flat_map { |worker| [row(worker, old[worker["pid"]] || {}), *request(worker)] }
-      lines = [title(now), summary(before, now), *errors(before, now), "", HEAD, *rows, *mold(now["mold"]), *exits(now)]
+      lines = [title(now), summary(before, now), *errors(before, now), "", HEAD, *rows, *mold(now["mold"]), *proxy(now["proxy"]), *exits(now)]
       "#{CLEAR if clear && @colours}#{lines.join("\n")}\n"
     end
 
@@ -102,6 +102,17 @@ module Fastrack
       fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(56) +
           [memory(mold), bytes(mold["private"])].map { |size| size.rjust(8) }.join)
     end
+
+    # Line of the proxy.
+    def proxy(proxy)
+      return if proxy.nil?
+
+      counts = { "open" => "open", "requests" => "requests", "h2_requests" => "of HTTP/2", "files" => "files", "handshakes" => "handshakes",
+                 "bad_gateway" => "bad gateway" }.map { |name, word| "#{proxy[name].to_i} #{word}" }
+      fit("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}#{certificate(proxy["certificate_not_after"])}")
+    end
+
+    def certificate(seconds) = seconds && ", certificate until #{Time.at(seconds).utc.strftime("%Y-%m-%d")}"
 
     def request(worker)
       fit("#{" " * 12}#{time(worker["request_seconds"])} #{worker["request"]}") if worker["request"]

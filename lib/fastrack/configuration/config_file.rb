@@ -151,7 +151,7 @@ module Fastrack
                            "write request_timeout, for the app, or client_timeout, for clients")
     end
 
-    (Option::BY_WORD.keys - %i[config_file listen user cache_control]).each do |word|
+    (Option::BY_WORD.keys - %i[config_file listen user cache_control trusted_proxies tls_domains]).each do |word|
       option = Option::BY_WORD[word]
       if option.hook?
         define_method(word) { |callable = nil, &block| __set__(option, callable || block || true, word) }
@@ -198,6 +198,12 @@ module Fastrack
 
       listen(place)
     end
+
+    # @param names [Array<String>]
+    def tls_domains(*names) = __set__(Option::BY_NAME[:TLSDomains], names.flatten, :tls_domains)
+
+    # @param networks [Array<String>]
+    def trusted_proxies(*networks) = __set__(Option::BY_NAME[:TrustedProxies], networks.flatten, :trusted_proxies)
 
     # @param pattern [String] of paths
     # @param value [String] the Cache-Control of these files

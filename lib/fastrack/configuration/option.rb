@@ -72,7 +72,7 @@ module Fastrack
       value = Text.utf8(value) if value.is_a?(String)
       given = value == true ? "no value was given" : "got #{value.inspect[0, 200]}"
       # No log shows a token, not even an invalid one.
-      raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless @name == :ControlToken}"
+      raise ConfigurationError, "#{source} #{e.message}#{"; #{given}" unless %i[ControlToken ACMEAccount].include?(@name)}"
     end
 
     # Whether the value is a block in a ConfigFile.
@@ -192,6 +192,19 @@ module Fastrack
       # @param value [String, Array<String>] several with commas
       # @return [Array<String>] frozen
       def paths(value) = (value.is_a?(String) ? value.split(",") : Array(value)).map { |one| path(one) }.freeze
+
+      # @param value [String, Array<String>] several with commas
+      # @return [Array<String>] frozen
+      def domains(value)
+        list = (value.is_a?(String) ? value.split(",") : Array(value)).map { |one| one.to_s.strip.downcase }
+        fits = list.any? && list.all? { |one| one.match?(/\A(?=.{1,253}\z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\z/) }
+        must(list, fits, "domains, such as example.com").map { |one| Text.utf8(one).freeze }.freeze
+      end
+
+      # @return [Array(String, String)] frozen: an id, and a key in Base64 for URLs
+      def token_pair(value)
+        must(value.to_s.match(/\A([^:\s]+):([\w-]+=*)\z/)&.captures, value.to_s.match?(/\A[^:\s]+:[\w-]+=*\z/), "ID:KEY").map { |one| Text.utf8(one).freeze }.freeze
+      end
 
       # @param value [String, Array<String>] several with commas: 10.0.0.0/8, 192.0.2.1; private: the networks of RFC 1918 and this machine
       # @return [Array<String>] frozen

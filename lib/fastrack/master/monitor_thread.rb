@@ -119,13 +119,14 @@ module Fastrack
     # @param shutdown [Shutdown, nil]
     # @param orders [Orders]
     # @param other_master [Integer, nil]
-    def publish(generation, booted, shutdown, orders, other_master)
+    # @param proxy [Proxy::Supervisor, nil]
+    def publish(generation, booted, shutdown, orders, other_master, proxy = nil)
       guarded do
         rows = @workers.all_but_first.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
         mold = (@workers.source || @workers.first)&.then { |one| [one.pid, one.generation, one.served, one.noted_memory&.to_a] }
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
-        @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds, other_master], rows, mold, listeners, orders.to_a)
+        @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds, other_master], rows, mold, listeners, orders.to_a, proxy&.pid && [proxy.pid, proxy.stats.to_s])
         while (line = @monitor.warning)
           Log.line(line)
         end

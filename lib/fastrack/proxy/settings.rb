@@ -2,7 +2,6 @@
 
 require "etc"
 require "json"
-require_relative "../proxy"
 require_relative "../text"
 require_relative "local_certificate"
 require_relative "program"
@@ -13,6 +12,11 @@ module Fastrack
     class Settings
       # Seconds for a request's head, unless HeaderTimeout says something else. ClientTimeout is long, for clients behind a proxy.
       HEADER_TIMEOUT = 30
+
+      # Let's Encrypt's.
+      SERVERS = {
+        "production" => "https://acme-v02.api.letsencrypt.org/directory", "staging" => "https://acme-staging-v02.api.letsencrypt.org/directory"
+      }.freeze
 
       # Most threads that are started unasked.
       THREADS = 4
@@ -56,7 +60,7 @@ module Fastrack
 
       # What only another process can take: two processes with equal ones differ in settings that are told to a running one.
       def fixed
-        [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration),
+        [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration), acme,
          *@listeners.map { |listener| [tls?(listener), proxy_protocol?(listener), redirect(listener)] }]
       end
 
@@ -69,7 +73,7 @@ module Fastrack
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, trusted_proxies: @configuration.trusted_proxies,
           public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
-          cache_control: @configuration.cache_control, compress: @configuration.compress.nil? || @configuration.compress
+          cache_control: @configuration.cache_control, acme: acme, compress: @configuration.compress.nil? || @configuration.compress
         }.compact
       end
 
@@ -97,10 +101,23 @@ module Fastrack
         return [] unless tls?(listener)
 
         given = address(listener).certificates
-        return [LocalCertificate.for(address(listener).host)] if given.empty?
+        return [acme_files || LocalCertificate.for(address(listener).host)] if given.empty?
 
         given.map { |pair| pair.map { |path| Text.expand(path) } }
       end
+
+      # @return [Hash, nil] nil without domains
+      def acme
+        domains = @configuration.tls_domains or return
+        contact = @configuration.acme_contact&.then { |text| text.include?(":") ? text : "mailto:#{text}" }
+        { domains: domains, folder: acme_folder, contact: contact, account: @configuration.acme_account,
+          server: SERVERS.fetch(@configuration.acme_server, @configuration.acme_server) }.compact
+      end
+
+      def acme_folder = Text.expand(@configuration.acme_folder || "#{LocalCertificate.folder}/acme")
+
+      # The proxy puts the certificate there (crates/proxy/src/acme.rs).
+      def acme_files = @configuration.tls_domains && %w[pem key].map { |ending| "#{acme_folder}/#{@configuration.tls_domains.first}.#{ending}" }
 
       # @return [Integer, nil] the port of TLS for the redirect of this listener
       def redirect(listener)

@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../log"
-require_relative "../master/shutdown"
-require_relative "../proxy"
 require_relative "child"
 require_relative "settings"
 

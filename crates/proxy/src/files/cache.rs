@@ -125,7 +125,7 @@ impl Variant {
     }
 }
 
-/// An entity tag by which any change shows: the time in nanoseconds, the length, and the inode, which a deploy changes.
+/// An entity tag by which a change shows: the time, in nanoseconds as far as the file system has them, and the length.
 fn etag(metadata: &Metadata, coding: Option<Coding>) -> HeaderValue {
     let suffix = coding.map_or("", Coding::extension);
     let time = metadata.mtime() as u64 as u128 * 1_000_000_000 + metadata.mtime_nsec() as u128;

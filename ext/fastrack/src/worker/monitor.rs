@@ -45,7 +45,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("start", function!(RubyMonitor::start, 6))?;
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
-    class.define_method("publish", method!(RubyMonitor::publish, 5))?;
+    class.define_method("publish", method!(RubyMonitor::publish, 6))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
     class.define_method("warning", method!(RubyMonitor::warning, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
@@ -99,7 +99,7 @@ impl RubyMonitor {
         })
     }
 
-    /// `publish(server, workers, mold, listeners, orders)`: publishes the master's state.
+    /// `publish(server, workers, mold, listeners, orders, proxy)`: publishes the master's state.
     fn publish(
         &self,
         server: Server,
@@ -107,6 +107,7 @@ impl RubyMonitor {
         mold: Option<Mold>,
         listeners: Vec<Listener>,
         orders: Vec<OrderRow>,
+        proxy: Option<(u32, String)>,
     ) {
         let (phase, generation, wanted, stop_seconds, other_master) = server;
         let phase = ServerPhase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
@@ -127,6 +128,8 @@ impl RubyMonitor {
             workers,
             mold,
             listeners,
+            // A proxy that has just started has counted nothing yet.
+            proxy: proxy.map(|(pid, counts)| (pid, serde_json::from_str(&counts).unwrap_or_default())),
         };
         self.0.borrow().publish(state);
     }

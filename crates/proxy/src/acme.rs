@@ -1,0 +1,306 @@
+//! Certificates by ACME (RFC 8555), for domains: proof by TLS-ALPN-01 (RFC 8737) or HTTP-01, renewal at two thirds of a certificate's time.
+//!
+//! instant-acme speaks with the authority. What is here decides when, answers the challenges, and keeps account and certificates as files.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::prelude::{Engine, BASE64_URL_SAFE_NO_PAD};
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeType, ExternalAccountKey, Identifier, KeyAuthorization,
+    NewAccount, NewOrder, OrderStatus, RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use crate::compress::random;
+use crate::control;
+use crate::local;
+use crate::tls::{validity, Proof};
+
+/// The protocol of a TLS-ALPN-01 challenge.
+pub const ALPN: &[u8] = b"acme-tls/1";
+
+/// Where an HTTP-01 challenge asks (RFC 8555 §8.3).
+const WELL_KNOWN: &str = "/.well-known/acme-challenge/";
+
+/// Seconds until a failed order is tried again: at first, and at most. Let's Encrypt allows five failures an hour.
+const FIRST_PAUSE: u64 = 60;
+const LONGEST_PAUSE: u64 = 6 * 3600;
+
+/// The longest sleep: clocks may be set, and machines suspended.
+const LONGEST_SLEEP: u64 = 3600;
+
+/// How long the authority may take to check and to sign.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What to ask of whom.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Settings {
+    /// The names of the certificate.
+    pub domains: Vec<String>,
+    /// The folder of account and certificates.
+    pub folder: PathBuf,
+    /// The URL of the authority's directory.
+    pub server: String,
+    /// An address for the authority's messages, `mailto:...`.
+    #[serde(default)]
+    pub contact: Option<String>,
+    /// The id of an account elsewhere, and its key in Base64 for URLs (RFC 8555 §7.3.4).
+    #[serde(default)]
+    pub account: Option<(String, String)>,
+}
+
+impl Settings {
+    /// The files of the certificate and its key.
+    pub fn files(&self) -> (PathBuf, PathBuf) {
+        let name = self.domains.first().map_or("none", String::as_str).replace(['/', '*'], "_");
+        (self.folder.join(format!("{name}.pem")), self.folder.join(format!("{name}.key")))
+    }
+}
+
+/// Answers to the challenges of the order in progress.
+#[derive(Debug, Default)]
+pub struct Challenges {
+    /// Certificates by host.
+    tls: RwLock<HashMap<String, Arc<CertifiedKey>>>,
+    /// Texts by token.
+    http: RwLock<HashMap<String, String>>,
+}
+
+impl Proof for Challenges {
+    fn protocol(&self) -> &'static [u8] {
+        ALPN
+    }
+
+    fn certificate(&self, host: &str) -> Option<Arc<CertifiedKey>> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).get(host).cloned()
+    }
+}
+
+impl Challenges {
+    /// The text that a path asks for.
+    pub fn text(&self, path: &str) -> Option<String> {
+        let token = path.strip_prefix(WELL_KNOWN)?;
+        self.http.read().unwrap_or_else(PoisonError::into_inner).get(token).cloned()
+    }
+
+    fn add(&self, host: &str, token: &str, proof: &KeyAuthorization) -> Result<(), Failure> {
+        let certificate = Arc::new(proving(host, proof)?);
+        self.tls
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(host.to_ascii_lowercase(), certificate);
+        self.http
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(token.to_owned(), proof.as_str().to_owned());
+        Ok(())
+    }
+
+    fn clear(&self) {
+        self.tls.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.http.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// The certificate of RFC 8737 §3.
+fn proving(host: &str, proof: &KeyAuthorization) -> Result<CertifiedKey, Failure> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(vec![host.to_owned()])?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(proof.digest().as_ref())];
+    let chain = vec![CertificateDer::from(params.self_signed(&key)?)];
+    let secret = PrivateKeyDer::try_from(key.serialize_der())?;
+    // from_der would refuse the extension, which is critical.
+    Ok(CertifiedKey::new(chain, ring::default_provider().key_provider.load_private_key(secret)?))
+}
+
+/// Makes the folder, and a certificate that stands for the first one: a listener needs one, and the authority asks there.
+pub fn prepare(settings: &Settings) -> Result<(), String> {
+    let (cert, key) = settings.files();
+    if cert.exists() && key.exists() {
+        return Ok(());
+    }
+    local::make_stand_in(&settings.folder, &settings.domains, &cert, &key).map_err(|error| {
+        format!("cannot use the folder {} for certificates: {error}", settings.folder.display())
+    })
+}
+
+/// Keeps the certificate valid, for ever. A failure leaves the old one in use.
+pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
+    let (cert, _) = settings.files();
+    let mut failures: u32 = 0;
+    loop {
+        let left = validity(&cert).map_or(0, |(start, end)| seconds_until_renewal(start, end, now()));
+        if left > 0 {
+            sleep(Duration::from_secs(left.min(LONGEST_SLEEP))).await;
+            continue;
+        }
+        let result = obtain(&settings, &challenges, failures).await;
+        challenges.clear();
+        match result {
+            Ok(()) => {
+                failures = 0;
+                control::inform(&format!("new certificate of {}", settings.domains.join(", ")));
+            }
+            Err(error) => {
+                let pause = pause_after(failures);
+                failures += 1;
+                let names = settings.domains.join(", ");
+                let error = reason(&*error);
+                control::error(&format!("no new certificate of {names}: {error}; trying again in {pause} s, with the old one until then"));
+                // A part of it at random: not all servers come back at once.
+                sleep(Duration::from_secs(pause + random() % (pause / 10 + 1))).await;
+            }
+        }
+    }
+}
+
+/// An error with its causes.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    causes.collect::<Vec<_>>().join(": ")
+}
+
+/// Two thirds of the time are over.
+fn seconds_until_renewal(start: i64, end: i64, now: i64) -> u64 {
+    let renewal = start + (end - start) / 3 * 2;
+    u64::try_from(renewal - now).unwrap_or(0)
+}
+
+/// Doubles from failure to failure.
+fn pause_after(failures: u32) -> u64 {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(20)).min(LONGEST_PAUSE)
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Orders a certificate. After a failure the other kind of challenge is taken first: one of the two ports may be closed.
+async fn obtain(settings: &Settings, challenges: &Challenges, failures: u32) -> Result<(), Failure> {
+    let kinds = if failures % 2 == 0 {
+        [ChallengeType::TlsAlpn01, ChallengeType::Http01]
+    } else {
+        [ChallengeType::Http01, ChallengeType::TlsAlpn01]
+    };
+    let account = account(settings).await?;
+    let names: Vec<Identifier> = settings.domains.iter().cloned().map(Identifier::Dns).collect();
+    let mut order = account.new_order(&NewOrder::new(&names)).await?;
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        if authorization.status == AuthorizationStatus::Valid {
+            continue;
+        }
+        let offered = |kind: &&ChallengeType| authorization.challenges.iter().any(|one| one.r#type == **kind);
+        let kind = kinds
+            .iter()
+            .find(offered)
+            .cloned()
+            .ok_or("the authority offers neither TLS-ALPN-01 nor HTTP-01")?;
+        let host = authorization.identifier().to_string();
+        let mut challenge = authorization.challenge(kind).ok_or("the challenge is gone")?;
+        challenges.add(&host, &challenge.token, &challenge.key_authorization())?;
+        challenge.set_ready().await?;
+    }
+    let retries = RetryPolicy::default().timeout(PATIENCE);
+    match order.poll_ready(&retries).await? {
+        OrderStatus::Ready | OrderStatus::Valid => {}
+        _ => return Err(refusal(&mut order).await.into()),
+    }
+    let secret = order.finalize().await?;
+    let chain = order.poll_certificate(&retries).await?;
+    let (cert, key) = settings.files();
+    local::write(&key, &secret, 0o600)?;
+    Ok(local::write(&cert, &chain, 0o644)?)
+}
+
+/// Why the authority refuses an order.
+async fn refusal(order: &mut instant_acme::Order) -> String {
+    let mut reasons = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(authorization)) = authorizations.next().await {
+        reasons.extend(
+            authorization.challenges.iter().filter_map(|one| one.error.as_ref()).map(ToString::to_string),
+        );
+    }
+    if reasons.is_empty() {
+        "the authority refuses the order".to_owned()
+    } else {
+        reasons.join("; ")
+    }
+}
+
+/// The account in the folder, or a new one.
+async fn account(settings: &Settings) -> Result<Account, Failure> {
+    let file = account_file(settings);
+    if let Ok(text) = fs::read_to_string(&file) {
+        return Ok(Account::builder()?.from_credentials(serde_json::from_str(&text)?).await?);
+    }
+    let contact: Vec<&str> = settings.contact.as_deref().into_iter().collect();
+    let wanted = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+    let elsewhere = settings.account.as_ref().map(|(id, key)| {
+        let key = BASE64_URL_SAFE_NO_PAD.decode(key.trim_end_matches('='))?;
+        Ok::<_, Failure>(ExternalAccountKey::new(id.clone(), &key))
+    });
+    let elsewhere = elsewhere.transpose()?;
+    let (account, credentials) =
+        Account::builder()?.create(&wanted, settings.server.clone(), elsewhere.as_ref()).await?;
+    local::write(&file, &serde_json::to_string(&credentials)?, 0o600)?;
+    Ok(account)
+}
+
+/// One for each authority.
+fn account_file(settings: &Settings) -> PathBuf {
+    let name: String =
+        settings.server.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect();
+    Path::new(&settings.folder).join(format!("account-{name}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_renewed_at_two_thirds_of_its_time() {
+        assert_eq!(seconds_until_renewal(0, 90, 0), 60);
+        assert_eq!(seconds_until_renewal(0, 90, 59), 1);
+        assert_eq!(seconds_until_renewal(0, 90, 60), 0);
+        assert_eq!(seconds_until_renewal(0, 90, 1000), 0);
+    }
+
+    #[test]
+    fn failures_are_tried_again_ever_more_seldom() {
+        let pauses: Vec<u64> = (0..12).map(pause_after).collect();
+        assert_eq!(pauses[..4], [60, 120, 240, 480]);
+        assert_eq!((pauses[11], pause_after(u32::MAX)), (LONGEST_PAUSE, LONGEST_PAUSE));
+    }
+
+    #[test]
+    fn the_stand_in_is_due_at_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let settings = Settings {
+            domains: vec!["a.example".into()],
+            folder: dir.path().join("acme"),
+            server: "https://localhost/dir".into(),
+            contact: None,
+            account: None,
+        };
+        prepare(&settings).expect("a stand-in");
+        let (start, end) = validity(&settings.files().0).expect("a certificate");
+        assert_eq!(seconds_until_renewal(start, end, now()), 0);
+        assert!(end > now());
+        crate::tls::Certificates::load(vec![settings.files()]).expect("a certificate and its key");
+    }
+}

@@ -1,0 +1,77 @@
+//! Connections that change their protocol: WebSockets, for one.
+
+use hyper::body::Incoming;
+use hyper::ext::Protocol;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::upgrade::{self, OnUpgrade};
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+
+use crate::body::{Outgoing, Source};
+use crate::compress;
+use crate::connection::InFlight;
+use crate::fields;
+use crate::files::Content;
+
+/// The client's side of a change of protocols.
+#[derive(Debug)]
+pub struct Change {
+    client: OnUpgrade,
+    /// An HTTP/2 stream (RFC 8441), whose client gets 200 for the worker's 101.
+    is_stream: bool,
+}
+
+impl Change {
+    /// Makes an upgrade of HTTP/1.1 of an extended CONNECT (RFC 8441 §5). Other CONNECTs are for proxies of another kind.
+    pub fn of(parts: &mut Parts) -> Result<Option<Self>, StatusCode> {
+        let upgrade = fields::remove_hop_by_hop(&mut parts.headers);
+        let protocol =
+            parts.extensions.get::<Protocol>().map(|protocol| HeaderValue::try_from(protocol.as_str()));
+        let is_stream = parts.method == Method::CONNECT;
+        let upgrade = match (is_stream, protocol) {
+            (true, Some(Ok(protocol))) => {
+                parts.method = Method::GET;
+                parts.headers.insert(header::SEC_WEBSOCKET_KEY, web_socket_key());
+                Some(protocol)
+            }
+            (true, _) => return Err(StatusCode::NOT_IMPLEMENTED),
+            (false, _) => upgrade,
+        };
+        let (Some(upgrade), Some(client)) = (upgrade, parts.extensions.remove::<OnUpgrade>()) else {
+            return Ok(None);
+        };
+        parts.headers.insert(header::UPGRADE, upgrade);
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        Ok(Some(Change { client, is_stream }))
+    }
+
+    /// The response that changes the protocol. Bytes pass both ways until both sides have ended.
+    pub fn make(self, mut response: Response<Incoming>, in_flight: InFlight) -> Response<Outgoing> {
+        let worker = upgrade::on(&mut response);
+        let mut answer = Response::new(());
+        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        if self.is_stream {
+            fields::remove_hop_by_hop(answer.headers_mut());
+            answer.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
+        } else {
+            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        }
+        // The tunnel is the request: the connection is not idle.
+        let tunnel = in_flight.clone();
+        tokio::spawn(async move {
+            let (Ok(client), Ok(worker)) = tokio::join!(self.client, worker) else { return };
+            let (mut client, mut worker) = (TokioIo::new(client), TokioIo::new(worker));
+            // An error ends the tunnel, as an end does.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut worker).await;
+            drop(tunnel);
+        });
+        answer.map(|()| Outgoing::new(Source::Own(Content::empty()), in_flight))
+    }
+}
+
+/// Sixteen bytes in Base64 (RFC 6455 §4.1): each of these digits is one of Base64, too. The client has asked for no proof, see RFC 8441 §5.
+fn web_socket_key() -> HeaderValue {
+    let digits = format!("{:016x}{:016x}", compress::random(), compress::random());
+    HeaderValue::try_from(format!("{}A==", &digits[..21])).unwrap_or(HeaderValue::from_static(""))
+}
