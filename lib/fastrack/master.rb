@@ -15,7 +15,6 @@ require_relative "process/last_words"
 require_relative "process/orphans"
 require_relative "process/sd_notify"
 require_relative "process/signal_queue"
-require_relative "proxy"
 require_relative "repeats"
 require_relative "upgrade"
 require_relative "worker/control_channel"
@@ -126,18 +125,16 @@ module Fastrack
     end
 
     # Tells the monitor the current state. The monitor answers clients also while this process is busy.
-    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master, @proxy)
+    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master, @launcher.proxy)
 
     def start_monitor
-      return unless configuration.control || configuration.default_control_socket?
-
+      asked = configuration.control || configuration.default_control_socket?
       # Until this server is ready, the monitor of the old master answers.
-      @monitor = MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed)
+      @monitor = (MonitorThread.start(@launcher, @workers, replaces: @main_pid_changed) if asked)
     end
 
     def move_monitor
       @monitor&.close
-      @monitor = nil
       start_monitor
     end
 
@@ -373,8 +370,7 @@ module Fastrack
       @main_pid_changed = false
       notify_ready
       @launcher.ready
-      @generations.booted unless @booted
-      @booted = true
+      @booted ||= @generations.booted || true
       @monitor&.listen
       @upgrade&.ready(quit: configuration.auto_quit)
       memory_supervisor.begin(configuration)
