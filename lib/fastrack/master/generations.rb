@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../upgrade/seat"
+require_relative "../worker"
 require_relative "../worker/control_channel"
 require_relative "../worker/first_mold"
 require_relative "hooks"
@@ -45,8 +46,7 @@ module Fastrack
     #
     # @raise [StartFailed]
     def start
-      # Its children and the master share this memory.
-      @launcher.warm_up if @launcher.loaded?
+      prepare_master if @launcher.loaded?
       @workers.first = fork_mold(starting: true)
       await(@workers.first, ControlChannel::MOLD)
     end
@@ -130,6 +130,12 @@ module Fastrack
     private
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # rackup has loaded the app here: the app's connections are closed, and its memory is shared by all.
+    def prepare_master
+      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil))
+      @launcher.warm_up
+    end
 
     # @return [MoldHandle]
     def fork_mold(starting: false)
