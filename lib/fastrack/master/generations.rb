@@ -195,7 +195,7 @@ module Fastrack
       # Another HUP has come before all workers were replaced.
       @workers.first&.stop if @previous
       @previous ||= Previous.new(@workers.first, @workers.mold, generation)
-      @workers.first, @workers.mold = mold, nil
+      @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
       generation + 1
     end
@@ -210,7 +210,7 @@ module Fastrack
     def roll_back(reason)
       previous, @previous = @previous, nil
       @workers.first&.stop
-      @workers.first, @workers.mold = previous.first, previous.mold
+      @workers.first, @workers.mold, @workers.forbidden_by = previous.first, previous.mold, previous.first&.forbids
       @workers.reject_newer(previous.generation)
       fail_renewal(reason)
       previous.generation

@@ -105,8 +105,8 @@ module Fastrack
       @mold if @mold&.mold? && @mold.connected?
     end
 
-    # @return [String, nil] name of the first worker whose app has forbidden reforks
-    attr_reader :forbidden_by
+    # @return [String, nil] what has forbidden reforks: a place in the app's code, or the name of a worker; new code may permit them
+    attr_accessor :forbidden_by
 
     # @return [WorkerHandle, nil] the first worker of a mold on trial
     attr_reader :trial
@@ -261,7 +261,7 @@ module Fastrack
     end
 
     def receive_words(message, handle)
-      if message.start_with?(ControlChannel::FORBID) then @forbidden_by ||= handle.first? ? message.delete_prefix("#{ControlChannel::FORBID} ") : handle.name
+      if message.start_with?(ControlChannel::FORBID) then forbid(handle, message.delete_prefix("#{ControlChannel::FORBID} "))
       elsif message.start_with?(ControlChannel::STOP)
         # In development INT may be meant for a debugger, as the terminal's is.
         # One that is told to finish gets TERM, too.
@@ -273,6 +273,11 @@ module Fastrack
         pid, status = message.split.drop(1).map(&:to_i)
         @handles.find { |one| one.pid == pid }&.reaped(status)
       end
+    end
+
+    def forbid(handle, place)
+      handle.first? ? handle.forbids = place : @forbidden_by ||= handle.name
+      @forbidden_by ||= place if handle.equal?(@first)
     end
 
     # Hooks run where the app is.
