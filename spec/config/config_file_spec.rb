@@ -75,15 +75,21 @@ RSpec.describe "ConfigFile", once: "a file of words" do
       server.lines_of("notes").map(&:split)
     end
 
-    it "A4 before_fork runs in the master before each fork, after_fork in each worker" do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: <<~'RUBY')
+    it "A4 before_fork runs in generation 0 before each fork, after_fork in each worker" do
+      server = Server.start(ru: Rackups::PID, fastrack: true, options: { MaxWorkers: 2 }, config: <<~'RUBY')
         before_fork { $seen = [$$, ($forks = $forks.to_i + 1)] }
         after_fork { File.write("notes", "#{[*$seen, $$].join(" ")}\n", mode: "a") }
       RUBY
       found = notes(server, 2).map { |words| words.map(&:to_i) }
       workers = server.await_workers(2)
-      expect(found.map { |master, forks, _| [master, forks] }).to contain_exactly([server.master, 1], [server.master, 2])
+      expect(found.map { |mold, forks, _| [mold, forks] }).to contain_exactly([server.molds.first, 1], [server.molds.first, 2])
       expect(found.map(&:last)).to match_array(workers)
+    end
+
+    it "A4 before_fork also runs in a master into which rackup has loaded the app, once" do
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2 }, config: "before_fork { File.write('notes', \"\#{$$}\\n\", mode: 'a') }")
+      server.await_workers(2)
+      expect(notes(server, 3).flatten.map(&:to_i)).to eq([server.master, *server.molds * 2])
     end
 
     it "A4 hooks get server and worker when they take them, and nothing when they do not" do

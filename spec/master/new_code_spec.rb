@@ -102,7 +102,7 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
       end
       gem.call("1.0") or skip "Bundler does not find the gems on this machine"
       Folder.write(dir, "config.ru", "require 'greeting'\nrun ->(_env) { [200, {}, [GREETING]] }")
-      server = Server.ready(ru: "", command: ["sh", "-c", 'cd "$0" && exec "$@"', dir, "bundle", "exec", "fastrack", "-p", "0", "-o", "127.0.0.1", "-e", "production"])
+      server = Server.ready(ru: "", command: ["sh", "-c", 'cd "$0" && exec "$@"', dir, "bundle", "exec", Server::COMMAND, "-p", "0", "-o", "127.0.0.1", "-e", "production"])
       gem.call("2.0")
       server.signal(:HUP)
       server.await_ready(2)

@@ -99,7 +99,7 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
 
   describe "the pid file" do
     it "C1 has the new master's pid, and meanwhile the old one's is in app.pid.oldbin" do
-      server = start(config: <<~'RUBY', options: { Pid: "app.pid" })
+      server = start(fastrack: true, config: <<~'RUBY', options: { Pid: "app.pid" })
         before_fork { sleep 0.01 until !File.exist?("app.pid.oldbin") || File.exist?("go") }
       RUBY
       expect(pid_in(server)).to eq(server.pid)

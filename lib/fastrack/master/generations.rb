@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../upgrade/seat"
+require_relative "../worker"
 require_relative "../worker/control_channel"
 require_relative "../worker/first_mold"
 require_relative "hooks"
@@ -45,8 +46,7 @@ module Fastrack
     #
     # @raise [StartFailed]
     def start
-      # Its children and the master share this memory.
-      @launcher.warm_up if @launcher.loaded?
+      prepare_master if @launcher.loaded?
       @workers.first = fork_mold(starting: true)
       await(@workers.first, ControlChannel::MOLD)
     end
@@ -131,6 +131,12 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
+    # rackup has loaded the app here: the app's connections are closed, and its memory is shared by all.
+    def prepare_master
+      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil))
+      @launcher.warm_up
+    end
+
     # @return [MoldHandle]
     def fork_mold(starting: false)
       ForkGuard.own_fork do
@@ -189,7 +195,7 @@ module Fastrack
       # Another HUP has come before all workers were replaced.
       @workers.first&.stop if @previous
       @previous ||= Previous.new(@workers.first, @workers.mold, generation)
-      @workers.first, @workers.mold = mold, nil
+      @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
       generation + 1
     end
@@ -204,7 +210,7 @@ module Fastrack
     def roll_back(reason)
       previous, @previous = @previous, nil
       @workers.first&.stop
-      @workers.first, @workers.mold = previous.first, previous.mold
+      @workers.first, @workers.mold, @workers.forbidden_by = previous.first, previous.mold, previous.first&.forbids
       @workers.reject_newer(previous.generation)
       fail_renewal(reason)
       previous.generation

@@ -19,6 +19,9 @@ module Fastrack
     # Whether the app is loaded, so that this process forks workers.
     def loaded? = @loaded
 
+    # @return [String, nil] place in the app's code that forbids reforks
+    attr_accessor :forbids
+
     # @return [Integer] requests that the process has answered
     def served = 0
 

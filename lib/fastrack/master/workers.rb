@@ -105,8 +105,8 @@ module Fastrack
       @mold if @mold&.mold? && @mold.connected?
     end
 
-    # @return [String, nil] name of the first worker whose app has forbidden reforks
-    attr_reader :forbidden_by
+    # @return [String, nil] what has forbidden reforks: a place in the app's code, or the name of a worker; new code may permit them
+    attr_accessor :forbidden_by
 
     # Whether a full GC of a worker makes all of YJIT's code its own.
     def copies_code? = @copies_code
@@ -265,7 +265,7 @@ module Fastrack
 
     def receive_words(message, handle)
       if message == ControlChannel::COPIES_CODE then @copies_code = true
-      elsif message.start_with?(ControlChannel::FORBID) then @forbidden_by ||= handle.first? ? message.delete_prefix("#{ControlChannel::FORBID} ") : handle.name
+      elsif message.start_with?(ControlChannel::FORBID) then forbid(handle, message.delete_prefix("#{ControlChannel::FORBID} "))
       elsif message.start_with?(ControlChannel::STOP)
         # In development INT may be meant for a debugger, as the terminal's is.
         # One that is told to finish gets TERM, too.
@@ -277,6 +277,11 @@ module Fastrack
         pid, status = message.split.drop(1).map(&:to_i)
         @handles.find { |one| one.pid == pid }&.reaped(status)
       end
+    end
+
+    def forbid(handle, place)
+      handle.first? ? handle.forbids = place : @forbidden_by ||= handle.name
+      @forbidden_by ||= place if handle.equal?(@first)
     end
 
     # Hooks run where the app is.

@@ -85,9 +85,17 @@ module Fastrack
     # @return [Integer] the exit status
     def fail_with(error)
       text = error.is_a?(Error) ? error.message : "the app does not load: #{Backtrace.text(error)}"
-      @starting || error.is_a?(Error) ? Log.line(text.scrub("?").gsub(/[^[:print:]\n\t]/, "?"), :error) : Log.exception("the app does not load", error)
+      tell_failure(text.scrub("?").gsub(/[^[:print:]\n\t]/, "?"), error)
       LastWords.say(text)
       1
+    end
+
+    # As the command says an error, at the server's start.
+    def tell_failure(text, error)
+      if @starting then Log::STDERR.puts("fastrack: #{text}")
+      elsif error.is_a?(Error) then Log.line(text, :error)
+      else Log.exception("the app does not load", error)
+      end
     end
 
     def handle(order)
