@@ -343,7 +343,6 @@ module Fastrack
 
     def obstacle
       return forbidden if forbidden
-      return "with YJIT on Ruby 3.4 and later it saves nothing: a worker's full GC writes to all compiled code" if @workers.copies_code?
       return "there is one in progress" if begun?
       return ProcessMemory::UNKNOWN unless ProcessMemory.known?
       return "each worker loads the app (PreloadApp)" unless @launcher.loaded? || @launcher.configuration.preload_app

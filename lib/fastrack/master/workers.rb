@@ -11,6 +11,9 @@ require_relative "worker_handle"
 module Fastrack
   # The master's workers, by slot. A stopping worker has already left its slot, so that the replacement starts before the worker has exited.
   class Workers
+    # The reason against a refork where ControlChannel::COPIES_CODE has come.
+    YJIT = "with YJIT on Ruby 3.4 and later it saves nothing: a full GC writes to all compiled code"
+
     # Failed boots in a row, for each slot, after which a server that has never served gives up.
     ATTEMPTS = 10
 
@@ -101,15 +104,10 @@ module Fastrack
     def add(handle) = handle.tap { @handles << handle }
 
     # @return [WorkerHandle, nil] nil also if the mold has ended
-    def mold
-      @mold if @mold&.mold? && @mold.connected?
-    end
+    def mold = (@mold if @mold&.mold? && @mold.connected?)
 
     # @return [String, nil] what has forbidden reforks: a place in the app's code, or the name of a worker; new code may permit them
     attr_accessor :forbidden_by
-
-    # Whether a full GC of a worker makes all of YJIT's code its own.
-    def copies_code? = @copies_code
 
     # @return [WorkerHandle, nil] the first worker of a mold on trial
     attr_reader :trial
@@ -264,7 +262,7 @@ module Fastrack
     end
 
     def receive_words(message, handle)
-      if message == ControlChannel::COPIES_CODE then @copies_code = true
+      if message == ControlChannel::COPIES_CODE then @forbidden_by ||= YJIT
       elsif message.start_with?(ControlChannel::FORBID) then forbid(handle, message.delete_prefix("#{ControlChannel::FORBID} "))
       elsif message.start_with?(ControlChannel::STOP)
         # In development INT may be meant for a debugger, as the terminal's is.
