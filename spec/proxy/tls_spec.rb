@@ -3,6 +3,13 @@
 RSpec.describe "the proxy: TLS" do
   def server = @server
 
+  # nil where the server closes the connection, however it does.
+  def first_line(tls)
+    tls.gets
+  rescue OpenSSL::SSL::SSLError, Errno::ECONNRESET
+    nil
+  end
+
   context "with one certificate" do
     before(:context) { @server = Edge.start }
 
@@ -29,6 +36,18 @@ RSpec.describe "the proxy: TLS" do
       maps = server.workers.reject { |pid| pid == Edge.proxy(server) }
       expect(maps.map { |pid| File.binread("/proc/#{pid}/cmdline") + ProcessTable.descriptors(pid).values.join(" ") }.join).not_to include("a.key", key)
     end
+  end
+
+  it "HTTP/2 is spoken where it was agreed, and without TLS with h2c only" do
+    { "compress true" => false, "h2c true" => true }.each do |word, spoken|
+      plain = Server.ready(ru: HttpApps.ru(:echo), fastrack: true, config: "#{word}\nhost '127.0.0.1'\nport 0\nmax_workers 1", options: { "Host" => nil, "Port" => nil })
+      expect(Edge.curl(plain, "--http2-prior-knowledge", scheme: "http").last.success?).to be(spoken)
+      expect(Edge.curl(plain, "--http1.1", scheme: "http").last).to be_success
+    end
+    @server = Edge.start
+    tls = Edge.connect(server, alpn: %w[http/1.1])
+    tls.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+    expect(first_line(tls)).to be_nil
   end
 
   it "a client gets the certificate of the host that it names" do

@@ -89,6 +89,7 @@ fn the_status_shows_the_published_state_and_the_scoreboard() {
         workers: [worker].into(),
         mold: Some(MoldState { pid: std::process::id(), generation: 2, requests: 312, memory: None }),
         listeners: [].into(),
+        ..MasterState::default()
     });
     let page = eventually(|| ask(&path, "GET /metrics").ok());
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\n# EOF\n"), "{page}");

@@ -1,13 +1,17 @@
 //! Accepting clients, and driving their connections.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{pin, Pin};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::service::service_fn;
+use hyper::body::{Body, Incoming};
+use hyper::rt::{Read, Write};
+use hyper::server::conn::http1;
+use hyper::service::{service_fn, HttpService};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
@@ -19,6 +23,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::acme;
+use crate::compress::Error;
 use crate::connection::{Connection, Watched};
 use crate::control;
 use crate::handler::Handler;
@@ -150,7 +155,6 @@ impl Server {
     ) where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let builder = builder(protocol, settings);
         let handler = Arc::clone(&self.handler);
         let client = Arc::clone(&connection);
         let service = service_fn(move |request| {
@@ -158,25 +162,39 @@ impl Server {
             async move { handler.answer(&client, request).await }
         });
         let io = TokioIo::new(Watched::new(stream, Arc::clone(&connection)));
-        self.drive(builder.serve_connection_with_upgrades(io, service), &connection).await;
+        match protocol {
+            Protocol::Http1 => {
+                let http = http1_builder(settings).serve_connection(io, service);
+                self.drive(http.with_upgrades(), &connection).await;
+            }
+            // auto's upgrades are those of HTTP/1.1, and with them it takes either protocol.
+            Protocol::Http2 => {
+                let builder = auto_builder(settings).http2_only();
+                self.drive(builder.serve_connection(io, service), &connection).await;
+            }
+            Protocol::Either => {
+                let builder = auto_builder(settings);
+                self.drive(builder.serve_connection_with_upgrades(io, service), &connection).await;
+            }
+        }
     }
 
     /// Drives a connection to its end. Its errors are its client's.
-    async fn drive<C: GracefulConnection>(mut self, http: C, connection: &Connection) {
+    async fn drive<C: Graceful>(mut self, http: C, connection: &Connection) {
         let mut http = pin!(http);
         let mut is_stopping = false;
         loop {
             let site = self.handler.site();
             let Some(left) = connection.time_left(site.settings.head_time(), site.settings.idle_time())
             else {
-                http.as_mut().graceful_shutdown();
+                http.as_mut().end_gracefully();
                 let _ = timeout(LAST_MOMENT, http).await;
                 return;
             };
             tokio::select! {
                 _ = http.as_mut() => return,
                 _ = self.stop.wait_for(|stop| *stop), if !is_stopping => {
-                    http.as_mut().graceful_shutdown();
+                    http.as_mut().end_gracefully();
                     is_stopping = true;
                 }
                 () = sleep(left) => {}
@@ -185,9 +203,15 @@ impl Server {
     }
 }
 
-fn builder(protocol: Protocol, settings: &Settings) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+fn http1_builder(settings: &Settings) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     // The time of a head is that of `drive`. With pipeline_flush, hyper would keep its own 400 back.
+    builder.header_read_timeout(None).max_headers(MAX_FIELDS).max_header_size(settings.max_header_size);
+    builder
+}
+
+fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .header_read_timeout(None)
@@ -201,10 +225,44 @@ fn builder(protocol: Protocol, settings: &Settings) -> auto::Builder<TokioExecut
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(STREAM_WINDOW)
         .enable_connect_protocol();
-    match protocol {
-        Protocol::Http1 => builder.http1_only(),
-        Protocol::Http2 => builder.http2_only(),
-        Protocol::Either => builder,
+    builder
+}
+
+/// A connection that can be told to end after its requests. hyper-util has such a trait, but not for HTTP/1.1 with upgrades.
+trait Graceful: Future {
+    fn end_gracefully(self: Pin<&mut Self>);
+}
+
+impl<I, B, S> Graceful for http1::UpgradeableConnection<I, S>
+where
+    S: HttpService<Incoming, ResBody = B>,
+    S::Error: Into<Error>,
+    I: Read + Write + Unpin + Send + 'static,
+    B: Body + 'static,
+    B::Error: Into<Error>,
+{
+    fn end_gracefully(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<I, S> Graceful for auto::Connection<'_, I, S, TokioExecutor>
+where
+    Self: GracefulConnection,
+    S: HttpService<Incoming>,
+{
+    fn end_gracefully(self: Pin<&mut Self>) {
+        GracefulConnection::graceful_shutdown(self);
+    }
+}
+
+impl<I, S> Graceful for auto::UpgradeableConnection<'_, I, S, TokioExecutor>
+where
+    Self: GracefulConnection,
+    S: HttpService<Incoming>,
+{
+    fn end_gracefully(self: Pin<&mut Self>) {
+        GracefulConnection::graceful_shutdown(self);
     }
 }
 
