@@ -37,6 +37,17 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
     eventually { server.molds.size == 1 && (server.molds & before).empty? && server.workers.size == 2 }
   end
 
+  it "is not in the master, which has neither its constants nor its memory" do
+    server = serving(<<~'RUBY')
+      LOADED = $$
+      $large = "x" * (100 << 20)
+      run ->(_env) { [200, {}, ["#{LOADED} #{Process.ppid}"]] }
+    RUBY
+    expect(server.get.body).to eq("#{server.molds.first} #{server.master}")
+    resident = ->(pid) { File.read("/proc/#{pid}/statm").split[1].to_i * Etc.sysconf(Etc::SC_PAGESIZE) >> 20 }
+    expect([resident.call(server.master), resident.call(server.molds.first)]).to match([be < 90, be > 100])
+  end
+
   hang = { options: { WorkerBootTimeout: 1 } }
   failures = {
     "raises" => ["raise 'no such table'", "the app does not load: .*no such table \\(RuntimeError\\)"],

@@ -45,9 +45,10 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
       server.remove("hold")
       waiting = Array.new(5) { TCPSocket.new("127.0.0.1", port).tap { |socket| socket.write("GET / HTTP/1.0\r\nHost: h\r\n\r\n") } }
       server.reload(config.call(port + 1))
-      server.await_log("no longer listening on 127.0.0.1:#{port}\n")
+      server.await_log("HUP: replacing 1 worker")
       %w[go serve].each { |name| server.write(name, "") }
       expect(waiting.map { |socket| read_status(socket) }).to all(eq(200))
+      server.await_log("no longer listening on 127.0.0.1:#{port}\n")
     ensure
       waiting&.each(&:close)
     end

@@ -196,6 +196,8 @@ module Fastrack
       @workers.first&.stop if @previous
       @previous ||= Previous.new(@workers.first, @workers.mold, generation)
       @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
+      # New workers do not have removed addresses, so one that boots serves those who wait there.
+      @workers.each { |one| one.drain if one.booting? } if @launcher.open_listeners != @launcher.listeners
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
       generation + 1
     end
