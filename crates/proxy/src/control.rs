@@ -8,6 +8,9 @@ use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 
 use serde::de::DeserializeOwned;
 
+/// The master's word for the end. Signals are the master's: it has them ignored here.
+const STOP: &str = "stop";
+
 /// Says that clients are accepted.
 pub fn ready() {
     say("ready", "");
@@ -44,11 +47,12 @@ fn say(kind: &str, text: &str) {
     let _ = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush());
 }
 
-/// The next settings from standard input; None at its end.
+/// The next settings from standard input; None at its end, or when the process is to end.
 pub fn next_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(0) | Err(_) => None,
+        Ok(_) if line.trim_end() == STOP => None,
         Ok(_) => {
             Some(serde_json::from_str(&line).map_err(|error| format!("the settings cannot be read: {error}")))
         }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::{watch, Semaphore};
 use tokio::time::{interval, sleep, Instant};
 
@@ -46,6 +45,11 @@ pub fn run() -> Result<(), String> {
     let settings: Settings = control::next_settings().ok_or("no settings")??;
     settings.acme.as_ref().map_or(Ok(()), acme::prepare)?;
     let certificates = load_certificates(&settings)?;
+    certificates
+        .iter()
+        .flatten()
+        .flat_map(|one| one.warnings(now()))
+        .for_each(|warning| control::warn(&warning));
     let sockets = take_sockets(&settings)?;
     let challenges = Arc::<Challenges>::default();
     let endpoints = endpoints(&settings, &certificates, &challenges)?;
@@ -173,10 +177,6 @@ impl Process {
     async fn lead(&self, listening: Vec<(TcpListener, Arc<Endpoint>)>) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut settings = control::all_settings().map_err(failed)?;
-        let mut term = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut hup = signal(SignalKind::hangup()).map_err(failed)?;
-        // A terminal sends these to all its processes. The master decides what they mean.
-        let _ignored = [signal(SignalKind::interrupt()), signal(SignalKind::quit())];
         if let Some(settings) = self.site.get().settings.acme.clone() {
             tokio::spawn(acme::keep(settings, Arc::clone(&self.challenges)));
         }
@@ -190,8 +190,6 @@ impl Process {
                     Some(Err(error)) => control::error(&error),
                     None => break,
                 },
-                _ = term.recv() => break,
-                _ = hup.recv() => self.reload(None),
                 _ = look.tick() => {
                     let found = self.stamps();
                     if found != stamps {

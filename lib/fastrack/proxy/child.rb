@@ -20,6 +20,9 @@ module Fastrack
       # Exit status when the program could not be run, as in a shell.
       NOT_FOUND = 127
 
+      # Signals that the process does not get.
+      SIGNALS = %w[TERM INT QUIT HUP USR1 USR2].freeze
+
       # Levels of lines for the log.
       LEVELS = %w[info warn error].freeze
 
@@ -59,6 +62,9 @@ module Fastrack
         # It has ended.
         nil
       end
+
+      # Has the process finish its requests, and end.
+      def stop = tell("stop\n")
 
       # Reads what the process has said, without waiting.
       def read
@@ -107,6 +113,8 @@ module Fastrack
       end
 
       def run(program, input, output)
+        # A terminal or a supervisor sends them to all processes. The master decides what they mean.
+        SIGNALS.each { |name| trap(name, "IGNORE") }
         @user&.switch
         sockets = @settings.listeners.each_with_index.to_h { |listener, index| [FIRST_DESCRIPTOR + index, listener.fileno] }
         variables = { "LISTEN_FDS" => sockets.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }

@@ -115,7 +115,7 @@ module Fastrack
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       def end_later(child)
-        child.signal(:TERM)
+        child.stop
         @ending << child
         @kill_at = now + configuration.graceful_timeout + GRACE
         @due_at = now + LOOK
