@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "the proxy: bounds" do
+RSpec.describe "the proxy: bounds", once: "the program knows no Ruby" do
   def server = @server
 
   before(:context) { @server = Edge.start(config: "header_timeout 1\nkeep_alive_timeout 2\nmax_header_size '8K'\n") }

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "the proxy: what an app learns of the client" do
+RSpec.describe "the proxy: what an app learns of the client", once: "the program knows no Ruby" do
   def server = @server
 
   context "with TLS" do

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-RSpec.describe "the proxy: its process, and those of the workers" do
+RSpec.describe "the proxy: its process, and those of the workers", once: "the program knows no Ruby" do
   def server = @server
 
   slow_app = <<~RUBY

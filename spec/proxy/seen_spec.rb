@@ -2,7 +2,7 @@
 
 require "json"
 
-RSpec.describe "the proxy: what is seen of it" do
+RSpec.describe "the proxy: what is seen of it", once: "the program knows no Ruby" do
   def server = @server
   def monitor(path) = Open3.capture2e("curl", "-sS", "--unix-socket", server.file("c.sock"), "http://localhost#{path}").first
 

@@ -2,7 +2,7 @@
 
 require "support/http_apps/pacing"
 
-RSpec.describe "the proxy: bodies and streams" do
+RSpec.describe "the proxy: bodies and streams", once: "the program knows no Ruby" do
   def server = @server
 
   before(:context) do
