@@ -6,7 +6,7 @@ RSpec.describe "What fails again and again" do
   # Frames of the server's own code.
   let(:own) { %r{#{Regexp.escape(Server::LIB)}/} }
 
-  # A ConfigFile whose hook notes each try, in a file for each kind of failure, and fails from the first HUP on.
+  # A ConfigFile whose hook notes each try, in a file for each kind of failure, and fails once there is a file `broken`.
   def config(hook, failure) = <<~RUBY
     err_respawn_interval 0.02
     max_workers 2
@@ -18,6 +18,12 @@ RSpec.describe "What fails again and again" do
     end
   RUBY
 
+  # All workers have to be forked anew.
+  def break_workers(server, text = "")
+    server.write("broken", text)
+    server.workers.each { |pid| server.signal(:KILL, to: pid) }
+  end
+
   def tries(server, count) = Eventually.eventually(Server::DEADLINE, -> { server.log }) { server.lines_of("tries").size >= count }
 
   {
@@ -27,25 +33,24 @@ RSpec.describe "What fails again and again" do
   }.each do |hook, (failure, line)|
     it "is in the log once, with the app's frames, where a hook does (#{hook})" do
       server = Server.ready(ru: Rackups::PID, config: config(hook, failure))
-      server.write("broken", "")
-      server.reload
+      break_workers(server)
       tries(server, 45)
       # A machine that is slow has lines with a count, too.
-      log = server.log[/HUP: replacing.*/m].lines.grep_v(/ times so far\)$/).join
+      log = server.log[/was killed by SIGKILL.*/m].lines.grep_v(/ times so far\)$/).join
       expect(log.scan(line).size).to eq(1)
       expect(log).not_to match(own)
-      # What it has failed by, how it exited, that the old ones serve on, and how many have failed: 10, 20 and 40.
+      # What it has failed by, how it exited, and how many have failed: 10, 20 and 40.
       expect(log.lines.size).to be <= 12
+      server.remove("broken")
       expect(server.get.status).to eq(200)
     end
   end
 
   it "is in the log again where it fails by something else" do
-    server = Server.ready(ru: Rackups::PID, config: config("after_fork", "raise 'no database'"))
-    server.write("broken", "")
-    server.reload
+    server = Server.ready(ru: Rackups::PID, config: config("after_fork", "raise File.read('broken')"))
+    break_workers(server, "no database")
     tries(server, 5)
-    server.reload(config("after_fork", "raise 'no broker'"))
+    server.write("broken", "no broker")
     server.await_log(/worker \d failed: .*no broker/)
     expect(server.log.scan("no database").size).to eq(1)
   end
