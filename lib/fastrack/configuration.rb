@@ -107,9 +107,6 @@ module Fastrack
     # @return [Boolean] whether max_threads is Rails' number, because nobody has set another
     def rails_threads? = @rails_threads
 
-    # @return [Boolean] whether several threads of a worker call the app
-    def multithread? = max_threads > 1 || max_streams.positive?
-
     # @return [Boolean] whether max_workers is only the first number of workers
     def auto_workers? = @auto_workers
 

@@ -33,7 +33,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
 
   it "calls before_fork of a puma.rb once in the mold, too" do
     config = %(before_fork { File.write("calls", "\#{Process.pid}\\n", mode: "a") }\nworkers 3\n)
-    server = Server.ready(ru: ReforkHelpers::APP, files: { "puma.rb" => config }, options: { ConfigFile: "puma.rb", ControlPath: "control" })
+    server = Server.ready(ru: ReforkHelpers::APP, fastrack: true, files: { "puma.rb" => config }, options: { ConfigFile: "puma.rb", ControlPath: "control" })
     first = server.molds.first
     mold = warmed(server)
     before = server.workers

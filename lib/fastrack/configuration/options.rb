@@ -128,6 +128,9 @@ module Fastrack
       # @return [Integer]
       def max_streams = @values.fetch(:MaxStreams) || (max_threads > 1 ? USUAL_STREAMS : 0)
 
+      # @return [Boolean] whether several threads of a worker call the app
+      def multithread? = max_threads > 1 || max_streams.positive?
+
       # @return [Array<Address>] where to listen
       def addresses
         given = listen || [path ? Address.new(path: path) : Address.new(host: host, port: port)]
