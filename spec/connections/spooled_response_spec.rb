@@ -12,7 +12,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   app = <<~'RUBY'
     NOTES = File.join(__dir__, "calls")
     note = ->(line) { File.write(NOTES, "#{Process.pid} #{line}\n", mode: "a") }
-    files = -> { Dir.children("/proc/self/fd").map { |fd| File.readlink("/proc/self/fd/#{fd}") rescue nil }.grep(/\(deleted\)/) }
+    files = -> { Dir.children("/proc/self/fd").map { |fd| File.readlink("/proc/self/fd/#{fd}") rescue nil }.grep(/\A(?!\/memfd:).*\(deleted\)/) }
     part = ->(number) { format("%08d", number) * 8192 }
     body = Class.new do
       define_method(:initialize) { |count, &rest| @count, @rest = count, rest }
@@ -59,7 +59,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   def served_readers(count, path) = slow_readers(count, path).tap { eventually(20) { noted("/done#{path}") == count } }
 
   # Temporary files that a process has open.
-  def spools(pid) = ProcessTable.descriptors(pid).values.count { |target| target&.match?(%r{\A/(?!dev/null).* \(deleted\)\z}) }
+  def spools(pid) = ProcessTable.descriptors(pid).values.count { |target| target&.match?(%r{\A/(?!dev/null|memfd:).* \(deleted\)\z}) }
 
   define_method(:expect_whole) do |reader|
     body = reader.answer.body

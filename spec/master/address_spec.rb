@@ -26,7 +26,7 @@ RSpec.describe Fastrack::Address, once: "texts and sockets" do
   end
 
   { ["unix:///a?umsk=7"] => "has no setting umsk; did you mean umask?", ["tcp://:80?backlog=many"] => /\Abacklog must be a whole number/,
-    ["ssl://0.0.0.0:443?key=x"] => /TLS/, [80, { backlock: 3 }] => "has no setting backlock; did you mean backlog?",
+    ["ssl://0.0.0.0:443?key=x"] => /\Aneeds a key for each cert/, [80, { backlock: 3 }] => "has no setting backlock; did you mean backlog?",
     [80, { backlog: "many" }] => /\Abacklog must be a whole number/, ["/a", { umask: 0o1000 }] => /\Aumask must be a file mode/ }.each do |place, message|
     it "C2 says what is wrong with #{place.join(" and ")}" do
       expect { described_class.parse(*place) }.to raise_error(ArgumentError, message)

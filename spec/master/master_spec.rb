@@ -4,7 +4,7 @@ RSpec.describe "Master" do
   describe "workers", once: "processes and signals" do
     it "A9 SpawnInterval spaces spawns, those at boot and those of successors" do
       began = now
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 3, SpawnInterval: 0.4 }, config: <<~'RUBY')
+      server = Server.start(ru: Rackups::PID, fastrack: true, options: { MaxWorkers: 3, SpawnInterval: 0.4 }, config: <<~'RUBY')
         before_fork { File.write("spawns", ".", mode: "a") }
         after_fork { File.write("up", ".", mode: "a") }
       RUBY
@@ -52,7 +52,7 @@ RSpec.describe "Master" do
 
   # On Ruby 3.3 a collection after the warm-up gives workers room: else theirs would have to make it, by full marks.
   it "has Ruby make old and compact what the app has loaded, and make room, before the first fork", :quiet do
-    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~RUBY)
+    server = Server.start(ru: Rackups::PID, fastrack: true, options: { MaxWorkers: 1 }, config: <<~RUBY)
       note = ->(line) { File.write("notes", line + "\\n", mode: "a") }
       watch = ->(object, name) { object.singleton_class.prepend(Module.new { define_method(name) { |*all, **rest| note.call(name.to_s) || super(*all, **rest) } }) }
       watch.call(Process, :warmup) if Process.respond_to?(:warmup)
