@@ -17,14 +17,15 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
   def noisy_mold(theirs, random, noise, orders)
     Thread.new do
       said = []
-      while (order = theirs.take_order)
+      while (taken = theirs.take_orders)
+        taken.each { |order| order.descriptors.each(&:close) }
+        order = taken.find { |one| one.kind == Fastrack::ControlChannel::FORK } or next
         orders << order
-        order.descriptors.each(&:close)
         random.rand(3).times { theirs.write(noise.sample(random: random)) }
         # An answer that comes once more, or late.
         theirs.write(said.sample(random: random)) if said.any? && random.rand(2).zero?
         theirs.forked(order, 1000 + orders.size)
-        said << "#{Fastrack::ControlChannel::FORKED} #{order.number} #{1000 + orders.size}"
+        said << "#{Fastrack::ControlChannel::FORKED} #{order.numbers.first} #{1000 + orders.size}"
       end
     end
   end
@@ -37,20 +38,24 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
       others = []
       20.times do |index|
         random.rand(3).times { ours.write(noise_of_master.sample(random: random)) }
-        expect(ours.order(index, index.even? ? index : nil, [$stdin], 20) { |other| others << other }).to eq(1001 + index), "seed #{seed}"
+        expect(ours.order(index, index.even? ? index : nil, [7], [$stdin], 20) { |other| others << other }).to eq(1001 + index), "seed #{seed}"
       end
       ours.close
       expect(mold.join(20)).to eq(mold)
-      expect(orders.map { |order| [order.nr, order.slot] }).to eq(Array.new(20) { |index| [index, index.even? ? index : nil] })
+      expect(orders.map { |order| order.numbers.drop(1) }).to eq(Array.new(20) { |index| [index, index.even? ? index : nil, 7] })
       expect(others - noise_of_mold).to eq([])
     end
   end
 
   it "does not take an earlier order's answer for this one's" do
     ours, theirs = pair
-    expect { ours.order(0, 0, [$stdin], 0) }.to raise_error(Fastrack::Error, /has not answered/)
-    mold = Thread.new { Array.new(2) { |index| theirs.take_order.tap { |order| theirs.forked(order, 7 + index) } }.each { |order| order.descriptors.each(&:close) } }
-    expect([ours.order(1, 1, [$stdin], 20), mold.join(20)]).to eq([8, mold])
+    expect { ours.order(0, 0, [], [$stdin], 0) }.to raise_error(Fastrack::Error, /has not answered/)
+    mold = Thread.new do
+      orders = []
+      orders.concat(theirs.take_orders) while orders.size < 2
+      orders.each.with_index(7) { |order, pid| theirs.forked(order, pid) && order.descriptors.each(&:close) }
+    end
+    expect([ours.order(1, 1, [], [$stdin], 20), mold.join(20)]).to eq([8, mold])
   end
 
   it "gives the last messages of a process before its end, also where that has not read all" do

@@ -31,7 +31,7 @@ RSpec.describe "Out-of-band GC", :quiet, exec: "what is in the heap decides" do
   end
 
   it "A17 runs when the response has left and the connection is closed" do
-    server = Server.start(ru: counting, options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 1 }, config: <<~'RUBY')
+    server = Server.start(ru: counting, fastrack: true, options: { MaxWorkers: 1, OobGC: true, MaxGCPerRequest: 1 }, config: <<~'RUBY')
       GC.singleton_class.prepend(Module.new do
         def start(**)
           File.write("collecting", "")

@@ -40,8 +40,9 @@ RSpec.describe "The first worker of a mold", linux: "a subreaper (prctl(2))", on
 
   it "is not there when the process between it and the mold is killed" do
     config = <<~'RUBY'
+      # Generation 0, the process between it and a worker, that worker, and the process between it and its workers.
       $depth = 0
-      wrapper = Module.new { def _fork = super.tap { |pid| pid.zero? ? $depth += 1 : ($depth == 2 && Process.kill(:KILL, Process.pid)) } }
+      wrapper = Module.new { def _fork = super.tap { |pid| pid.zero? ? $depth += 1 : ($depth == 4 && Process.kill(:KILL, Process.pid)) } }
       Process.singleton_class.prepend(wrapper)
     RUBY
     expect(failing(config)).to match(/\Athe mold \(pid \d+\) was killed by the master \(it has forked no worker\)/)
