@@ -22,7 +22,7 @@ RSpec.describe "Platforms", once: "what other systems lack" do
         # Between bind(2) and listen(2).
         0
       end
-      two = ->(gone) { eventually(20, -> { server.whole_log }) { ProcessTable.children(server.pid).then { |found| found if found.size == 2 && (found & gone).empty? } } }
+      two = ->(gone) { eventually(20, -> { server.whole_log }) { ProcessTable.workers(server.pid).then { |found| found if found.size == 2 && (found & gone).empty? } } }
       eventually(20, -> { server.whole_log }) { File.socket?(path) && get.call.positive? }
       before = two.call([])
       server.signal(:HUP)

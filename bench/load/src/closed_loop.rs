@@ -119,7 +119,7 @@ impl Common {
 
     fn router(&self, ticket: &Ticket) -> Option<usize> {
         let count = self.routers.borrow().len();
-        (count > 0).then(|| (ticket.router * count as f64) as usize)
+        (count > 0).then_some((ticket.router * count as f64) as usize)
     }
 }
 
