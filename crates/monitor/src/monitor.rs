@@ -71,7 +71,8 @@ impl Monitor {
         let (warn, warnings) = sync_channel(MAX_WARNINGS);
         let (started, start) = sync_channel(1);
         let (did, done) = sync_channel(1);
-        let viewer = Viewer::new(Arc::clone(&settings), Arc::clone(&published), scoreboard);
+        let viewer =
+            Viewer::new(Arc::clone(&settings), Arc::clone(&published), scoreboard.without_descriptor());
         let work = move |orders: io::Result<OwnedFd>| {
             let started = |result| drop(started.try_send(result));
             let result =

@@ -107,6 +107,11 @@ impl Scoreboard {
         self.file.as_ref().map(|file| file.as_raw_fd())
     }
 
+    /// The same scoreboard, for a thread with another table of descriptors, where a close would end another file.
+    pub fn without_descriptor(&self) -> Self {
+        Scoreboard { file: None, ..self.clone() }
+    }
+
     /// The same scoreboard, whose totals include the connections in the shared queue.
     pub fn with_queue(self, queue: QueueLength) -> Self {
         Scoreboard { queue: Some(queue), ..self }
