@@ -84,8 +84,8 @@ module Fastrack
     # @return [Array<Listener>] also those that old workers still have
     def open_listeners = @listener_set.open
 
-    # @return [Array<Listener>] see ListenerSet
-    def former_listeners = @listener_set.former
+    # @return [Array<Listener, FormerListener>] those that new workers do not have, and whose connections may still be kept alive
+    def former_listeners = @listener_set.former + @listener_set.leaving
 
     # @return [Proxy::Supervisor, nil] nil until an option asks for the proxy
     def proxy
@@ -176,7 +176,7 @@ module Fastrack
     def take_over(sockets, queue, master)
       open, ended = listeners.partition { |listener| sockets.key?(listener.identity) }
       listeners.replace(open)
-      former_listeners.concat(ended)
+      @listener_set.former.concat(ended)
       open.each { |listener| listener.renew(sockets.delete(listener.identity)) }
       sockets.each_value(&:close)
       # The queue duplicates the descriptors.

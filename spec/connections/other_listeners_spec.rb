@@ -25,11 +25,13 @@ RSpec.describe "A kept connection, when the server's addresses change" do
   def asked(one) = one.write("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").answer.body.split(" ", 2)
 
   # Changes the addresses, and waits until nobody of before is left.
-  def change(signal, places)
+  #
+  # @param times [Integer] that workers have become ready by then
+  def change(signal, places, times = 2)
     before = server.workers
     server.write("fastrack.rb", config(places))
     server.signal(signal)
-    server.await_ready(2)
+    server.await_ready(times)
     eventually { before.none? { |pid| ProcessTable.alive?(pid) } }
   end
 
@@ -46,6 +48,23 @@ RSpec.describe "A kept connection, when the server's addresses change" do
         change(signal, ["./app.sock", *stay.reverse, fresh])
         after_workers, after = peers.map { |one| asked(one) }.transpose
         expect([after, workers & after_workers]).to eq([before, []])
+      end
+    end
+  end
+
+  it "keeps them when its own was removed by an earlier HUP, also in workers of a generation 0 that is a program of its own",
+     exec: "generation 0 is a program of its own" do
+    FreePort.keep(3) do |port|
+      first, second, stays = Array.new(3) { |index| "127.0.0.1:#{port + index}" }
+      options = { Host: nil, Port: nil, MaxRequestPerChild: 0 }
+      @server = Server.ready(ru: app, fastrack: true, options: options, config: config([first, second, stays, "./app.sock"]))
+      peers = [*Array.new(3) { |index| TCPSocket.new("127.0.0.1", port + index) }, UNIXSocket.new(server.file("app.sock"))]
+              .map { |socket| KeptPeer.new(Struct.new(:connect).new(socket)) }
+      before = peers.map { |one| asked(one).last }
+      expect(before.map { |line| line.split[1] }).to eq([*Array.new(3) { |index| (port + index).to_s }, "80"])
+      [[second, stays, "./app.sock"], [stays], [stays, first]].each.with_index(2) do |places, times|
+        change(:HUP, places, times)
+        expect(peers.map { |one| asked(one).last }).to eq(before)
       end
     end
   end

@@ -94,7 +94,7 @@ module Fastrack
       remake if lost? && now >= @not_before
       generation = adopt(generation) if @coming&.loaded?
       if @previous && (reason = failure(generation)) then generation = roll_back(reason)
-      elsif @previous && @workers.complete?(generation) then settle
+      elsif @previous && @workers.complete?(generation) then settle(generation)
       end
       start_later_plugins
       generation
@@ -142,7 +142,7 @@ module Fastrack
       ForkGuard.own_fork do
         # Where the scoreboard cannot be passed on, Bundler's changes of the master stay, and the rest is new.
         forks = starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
-        kept = [@death_pipe.first, *(@launcher.open_listeners unless forks)]
+        kept = [@death_pipe.first, *(@launcher.listeners unless forks)]
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
           forks ? FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting).live : Seat.exec(@launcher, theirs, kept.first)
         end
@@ -218,11 +218,12 @@ module Fastrack
       previous.generation
     end
 
-    def settle
+    # @param generation [Integer] of the workers that serve from now on
+    def settle(generation)
       @previous.first&.finish(false)
       @previous = nil
       # Workers that still have a removed listener serve the connections that wait there.
-      @workers.each(&:drain) if @launcher.settle.any?
+      @workers.each { |one| one.drain if one.generation < generation } if @launcher.settle.any?
     end
 
     # @return [Array<WorkerHandle>] molds that may be needed again

@@ -2,6 +2,7 @@
 
 require "socket"
 require_relative "../error"
+require_relative "../listener/former"
 require_relative "../listener/inherited"
 require_relative "../log"
 require_relative "../process/guards"
@@ -16,7 +17,7 @@ module Fastrack
   # What a generation 0 inherits that a HUP has started as a new program: see .exec. The program is the server's own, by its start command,
   # since no fork undoes what Bundler has done in the master: a new Gemfile.lock counts, and a `current` link may lead to another release.
   class Seat
-    # Version, and what the numbers are.
+    # Version, the numbers, and the former listeners.
     VARIABLE = "FASTRACK_GENERATION"
     # Gets the lines of the configuration, which the master has said.
     QUIET = Object.new.tap { |output| def output.puts(*) = nil }
@@ -37,13 +38,13 @@ module Fastrack
         files = [channel.to_io.fileno, death_pipe.fileno, LastWords.writer.fileno, *Log.repeats.filenos, Fastrack.scoreboard.first.fd]
         ENV.replace(start.environment.except(*NewMaster::STALE_VARIABLES))
         ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 },
-                         *launcher.listeners.map(&:identity)].join(" ")
+                         *launcher.former_listeners.map { |listener| FormerListener.describe(listener) }].join(" ")
         ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
-        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.open_listeners, supervised: launcher.supervised?)
+        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
         # The program has no handler yet when it is late.
         trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
         program, *arguments = start.command
-        kept = [*files, *launcher.open_listeners.map(&:fileno)].to_h { |number| [number, number] }
+        kept = [*files, *launcher.listeners.map(&:fileno)].to_h { |number| [number, number] }
         Process.exec([program, program], *arguments, kept.merge(close_others: true))
       rescue StandardError => e
         Log.exception("cannot start another generation 0", e)
@@ -57,8 +58,8 @@ module Fastrack
       def take_over(environment = ENV)
         text = environment.delete(VARIABLE) or return
         version, *words = text.split
-        numbers = words.map(&:to_i)
-        seat = new(numbers.drop(NUMBERS.size), **NUMBERS.zip(numbers).to_h)
+        former = words.drop(NUMBERS.size).map { |word| FormerListener.parse(word) }
+        seat = new(former, **NUMBERS.zip(words.map(&:to_i)).to_h)
         return seat if version == VERSION
 
         raise Error, "the app's bundle has Fastrack #{VERSION}, and the master is #{version}: USR2 (fastrack restart) brings another version"
@@ -76,11 +77,11 @@ module Fastrack
     attr_reader :death_pipe
     # @return [Array<Listener>] closed; workers get descriptors of them
     attr_reader :all
-    # @return [Array<Listener>] see ListenerSet
+    # @return [Array<FormerListener, Listener>] see ListenerSet
     attr_reader :former
 
-    # @param listeners [Array<Integer>] identities of the configured ones
-    def initialize(listeners, master:, channel:, death_pipe:, words:, repeats:, counts:, scoreboard:, subreaper:, background:)
+    # @param former [Array<FormerListener>] see Launcher#former_listeners
+    def initialize(former, master:, channel:, death_pipe:, words:, repeats:, counts:, scoreboard:, subreaper:, background:)
       @master = master
       socket = UNIXSocket.for_fd(channel)
       socket.close_on_exec = true
@@ -91,8 +92,11 @@ module Fastrack
       @scoreboard = scoreboard
       @subreaper = subreaper == 1
       @background = background == 1
-      @identities = listeners
+      @former = former
     end
+
+    # Those of the master are among the former ones.
+    def leaving = []
 
     def subreaper? = @subreaper
 
@@ -112,8 +116,7 @@ module Fastrack
       ForkGuard.shared = [LastWords, Log.repeats]
       inherited = InheritedListeners.take_over
       @supervised = inherited.supervised?
-      inherited_listeners = inherited.take_all.each { |listener| listener.own.close }
-      @all, @former = inherited_listeners.partition { |listener| @identities.include?(listener.identity) }
+      @all = inherited.take_all.each { |listener| listener.own.close }
       Proxy.inner_address(configuration) if configuration.proxy?
       Proxy.assign(@all, configuration)
     end
