@@ -158,7 +158,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       server = @app.rails_server(%w[-e production -b tcp://127.0.0.1:0])
       expect([server.host, server.get("/notes").status]).to eq(["127.0.0.1", 200])
       server.stop
-      expect { @app.rails_server(%w[-e production -b ssl://127.0.0.1:0]) }.to raise_error(Server::Failed, /^fastrack: -b must be without TLS;/)
+      expect { @app.rails_server(%w[-e production -b ftp://127.0.0.1:0]) }.to raise_error(Server::Failed, /^fastrack: -b must be a port, host:port/)
     end
 
     it "serves in development, and has its pid file until the end" do
