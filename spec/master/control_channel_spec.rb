@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "fastrack"
+require "fastrack/native"
 require "fastrack/worker/control_channel"
 
 RSpec.describe "Fastrack::ControlChannel", once: nil do
@@ -65,5 +66,20 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
     theirs.write(channel::ENDING)
     theirs.close
     expect(Array.new(2) { ours.read }).to eq([[channel::READY, channel::ENDING], nil])
+  end
+
+  it "has a forked process wait until it is known, whatever signals come meanwhile" do
+    before = trap(:USR1) {}
+    pid, ours = channel.fork(pair, []) { |theirs| theirs.write("begun") }
+    @channels << ours
+    20.times do
+      Process.kill(:USR1, pid)
+      expect(ours.to_io.wait_readable(0.01)).to be_nil
+    end
+    ours.write(channel::KNOWN)
+    expect([ours.to_io.wait_readable(20), ours.read]).to eq([ours.to_io, ["begun"]])
+    expect(Process.wait(pid)).to eq(pid)
+  ensure
+    trap(:USR1, before)
   end
 end

@@ -160,6 +160,9 @@ module Fastrack
     def await_known
       # By a method that does not read ahead.
       @socket.sysread(KNOWN.bytesize + 1)
+    rescue Errno::EAGAIN, Errno::EINTR
+      # A signal has interrupted poll(2).
+      retry
     rescue SystemCallError, IOError
       Process.exit!(1)
     end
