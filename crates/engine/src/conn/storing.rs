@@ -50,16 +50,15 @@ impl Connection {
         let (ConnectionState::Body(body), Some(buf)) = (&mut self.state, &mut self.read_buf) else {
             return None;
         };
-        match body.end_write(buf) {
-            Ok(None) => {
-                // The event may have reported new input instead of the write.
-                self.last_read_was_full = true;
-                Some(Step::Wait)
-            }
-            Ok(Some(Status::Complete)) => Some(Step::Ready),
-            Ok(Some(Status::Partial)) => None,
-            Err(error) => Some(Step::Refuse(error)),
-        }
+        let step = match body.end_write(buf) {
+            Ok(None) => Step::Wait,
+            Ok(Some(Status::Complete)) => Step::Ready,
+            Ok(Some(Status::Partial)) => return None,
+            Err(error) => return Some(Step::Refuse(error)),
+        };
+        // One event stands for the write and for new input, and the poller does not report the input again.
+        self.last_read_was_full = true;
+        Some(step)
     }
 
     /// Does a write that is due, as the disk thread would, and returns the result of [`end_write`](Self::end_write).
