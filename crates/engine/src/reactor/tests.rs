@@ -436,3 +436,27 @@ fn beyond_a_limit_incomplete_bodies_go_to_files() {
     }
     assert!((20..100).contains(&in_files), "{in_files}");
 }
+
+#[test]
+fn a_request_is_read_that_arrives_with_the_end_of_a_bodys_last_write() {
+    let mut reactor = reactor();
+    let mut client = kept(&mut reactor);
+    // One byte more than stays in memory: one write, when the end has arrived.
+    let body = "x".repeat((1 << 20) + 1);
+    let mut post =
+        format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}", body.len());
+    let end = post.split_off(post.len() - 1) + "\r\n0\r\n\r\n";
+    let pieces = post.as_bytes().chunks(50_000).chain([end.as_bytes()]);
+    for piece in pieces {
+        client.write_all(piece).expect("room");
+        reactor.drive(&|| false, &|_| false);
+    }
+    client.write_all(REQUEST).expect("room");
+    until(|| reactor.table.disk().has_news());
+    reactor.drive(&|| false, &|_| false);
+    let connection = reactor.take_ready().expect("the body is complete");
+    let next = reactor.response_sent(connection, true, fastrack_sys::monotonic_millis());
+    assert!(matches!(next, Next::Kept), "the next request was read too early for this test");
+    reactor.drive(&|| false, &|_| false);
+    assert_eq!(reactor.ready.len(), 1);
+}
