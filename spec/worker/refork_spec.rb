@@ -84,7 +84,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server = serving(MaxThreads: 3)
     kinds = ->(pid) { ProcessTable.descriptors(pid).values.compact.map { |name| name[/\A[^\d\[]+/] }.tally }
     first, second = [2, 3].map do |generation|
-      mold = warmed(server)
+      mold = warmed(server, "/keep?grow")
       server.get
       @usual ||= kinds.call(server.workers.find { |pid| pid != mold })
       before = server.workers
