@@ -4,14 +4,14 @@ require "open3"
 
 # What the specs about `fastrack refork` share.
 module ReforkHelpers
-  # /keep has the worker remember something, with ?grow also 4 MB, which the workers of another mold do not have yet; /until-stopped takes until the worker is told to stop; others answer with the worker's pid, its parent's, and what it remembers.
+  # /keep has the worker remember something, with ?grow also 4 MB of its own; /until-stopped takes until the worker is told to stop; others answer with the worker's pid, its parent's, and what it remembers.
   APP = <<~'RUBY'
     $kept, $stopped, $grown = [], false, {}
     run lambda { |env|
       case env["PATH_INFO"]
       when "/keep"
         $kept << Process.pid
-        $grown[Process.ppid] ||= "x" * (4 << 20) if env["QUERY_STRING"] == "grow"
+        $grown[Process.pid] ||= "x" * (4 << 20) if env["QUERY_STRING"] == "grow"
       when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
       when "/mark" then GC.start
       when "/until-stopped"
