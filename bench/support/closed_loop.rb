@@ -6,8 +6,8 @@ require_relative "statistics"
 
 module Bench
   # Loads a server with the program of bench/load: so many clients, each of which sends its next request when it has its
-  # answer and has paused. They keep their connections, or connect anew for each request. What they ask, in which order and
-  # after what pauses, depends on the seed alone.
+  # answer and has paused. They keep their connections, or connect anew for each request. The seed alone decides their
+  # requests, the order of these, and the pauses between them.
   #
   # wrk is no match here: it corrects its percentiles for pauses that it did not expect, draws what it asks for each
   # connection, so that a faster server gets another mix of requests than a slower one, and does not know of a connection

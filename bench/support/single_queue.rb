@@ -49,7 +49,7 @@ module Bench
         add(@arrivals, now + pause, service)
       end
 
-      # The next thing that happens. Who leaves makes room for whoever comes at the same time.
+      # The next event. Of two at the same time, the completion is first: it frees a server for the arrival.
       def step
         completion_first? ? complete(*@completions.shift) : arrive(*@arrivals.shift)
       end

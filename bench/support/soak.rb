@@ -10,8 +10,8 @@ require_relative "soak/site"
 require_relative "soak/verdict"
 require_relative "soak/watch"
 
-# A server under load to which everything happens that may happen to one. What is asked, when, and what happens meanwhile
-# depends on the seed, as far as the machine's own pace lets it.
+# A server under load, with every kind of fault and signal. The seed decides requests, faults and their times, as far as the
+# machine's own pace lets it.
 module Soak
   # Set when this process has mounts of its own.
   OWN_MOUNTS = "FASTRACK_SOAK_MOUNTS"

@@ -4,8 +4,8 @@ require "fiber"
 
 module Bench
   # Lets measurements of several servers take turns. Each goes on until it waits for its next turn, or is over: one that never waits
-  # is over before the next one begins. What a server is compared by was measured within seconds then, as a machine's speed may change
-  # within minutes.
+  # is over before the next one begins. The figures of a comparison are then seconds apart. A machine's speed may change within
+  # minutes.
   module Turns
     # The others, or another measurement, failed, or the user has had enough.
     class Over < StandardError; end

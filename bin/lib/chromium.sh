@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs the specs that take a browser, in the lane that has Rails: bash bin/lib/chromium.sh
 #
-# Chromium is too large to be in the lane's root (80 MB to fetch, 290 MB installed). What is installed here lies in memory,
-# and is gone afterwards.
+# Chromium is too large to be in the lane's root (80 MB to fetch, 290 MB installed). This installs it in memory,
+# for this run only.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR

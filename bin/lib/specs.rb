@@ -4,7 +4,7 @@
 #
 # Each file has a process of its own, forked from this one, which has loaded rspec and spec_helper. The files that took longest last time
 # come first, so that no long one is left for the end. Examples tagged `alone` run after all others, one file at a time. Examples tagged `once` do not depend on Ruby's or
-# Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. Whatever is named runs anyhow.
+# Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. A file that is named runs in any case.
 # Each file's output is in tmp/test/LANE/.
 #
 # A warning of Ruby's about the project's own code is a failure, and so is a run of no example.

@@ -56,7 +56,7 @@ module Fastrack
           send_all(file, text) { |rest| file.write_nonblock(rest, exception: false) }
         end
       rescue Errno::EACCES, Errno::ENOENT, Errno::EMFILE, Errno::ENFILE
-        # It is another user's, or there is no /proc. What poll(2) calls writable takes a page (PIPE_BUF).
+        # The stream is another user's, or there is no /proc. A pipe that poll(2) calls writable takes a page (PIPE_BUF).
         send_all(stream, text) { |rest| stream.wait_writable(0) ? stream.write(rest.byteslice(0, 4096)) : :wait_writable }
       end
 

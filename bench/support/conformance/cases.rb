@@ -74,7 +74,7 @@ module Conformance
       HttpRules.examples.map { |one| Case.new(one.rule, one.bytes, one.status == 200 ? :taken : :refused) }
     end
 
-    # What a string of Rust, C# or Ruby stands for.
+    # The bytes of a string literal of Rust, C# or Ruby.
     def unescape(text)
       text.b.gsub(/\\(?:x(\h\h)|u00(\h\h)|(.))/n) { ($1 || $2)&.hex&.chr || ESCAPES.fetch($3, $3) } # rubocop:disable Style/PerlBackrefs
     end

@@ -12,10 +12,10 @@ module Soak
       garbage: [1, 2.0], raising: [1, 2.0], ending: [1, 8.0], hanging: [1, 20.0], mischief: [1, 3.0], named: [4, 0.2]
     }.freeze
 
-    # What becomes of the clients of a worker that crashes or calls exit!.
+    # Counts how requests end whose worker crashes or calls exit!.
     ENDED = %i[unanswered cut].freeze
 
-    # What becomes of requests beside one that keeps Ruby's lock until it is ended.
+    # Counts how requests end beside one that keeps Ruby's lock until its worker is ended.
     HELD_BESIDE = %i[504 cut].freeze
 
     QUICK = %w[/ /work /burn].freeze

@@ -3,8 +3,8 @@
 #
 # SOURCE is a release of Ruby, unpacked or as a tar archive. Its configure finds out what the platform has, with zig, which has
 # the headers of each platform's libc. Nothing of Ruby is compiled. The platforms are arm64-darwin, x86_64-darwin, x86_64-linux
-# and aarch64-linux; without a name all of them. What is made goes where headers.rb looks, ~/.cache/fastrack/gems/made; what
-# is there is not made again.
+# and aarch64-linux; without a name all of them. The headers go to ~/.cache/fastrack/gems/made, where headers.rb looks.
+# Headers that are there are kept.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR

@@ -34,8 +34,8 @@ make_bare() {
   unshare -m bash "$repo/bin/lib/lane-root.sh" "$1" "$2" "${packages[@]}"
 }
 
-# serve SUITE GEM [RUBY]: installs the gem in a root, serves the examples, and deploys one as Heroku does. What that changes is in memory
-# and gone with the mount namespace.
+# serve SUITE GEM [RUBY]: installs the gem in a root, serves the examples, and deploys one as Heroku does. The changes are in memory
+# and end with the mount namespace.
 serve() {
   local gem
   ensure_root "$(root_path "$1")" make_bare "$1"

@@ -4,7 +4,7 @@
 # zig as the linker (from PyPI), cargo-zigbuild and zopfli (from crates.io), Rust's standard library for each target (by rustup),
 # and the headers of each Ruby that Debian has packages of: for Linux those of the packages for amd64 and arm64, for macOS what
 # Ruby's configure makes of the packages' sources (half an hour, once). Of Ruby 3.2 and 4.0, which Debian has not, configure
-# makes all, of their releases. All but Rust's is put into ~/.cache/fastrack/gems. What is there is not fetched again.
+# makes all, of their releases. All but Rust's is put into ~/.cache/fastrack/gems. Files that are there are not fetched again.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR

@@ -8,7 +8,7 @@
 
 #![allow(missing_docs)]
 
-// What the engine's files import of the real one is here.
+// Stands for the parts of the engine that the engine's own files import.
 extern crate self as fastrack_sys;
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! What the server's own proxy says of a request's client, in a field that counts on the proxy's socket only.
+//! The request's client, as the server's own proxy describes it in a field. The field counts on the proxy's socket only.
 
 use std::net::{IpAddr, SocketAddr};
 

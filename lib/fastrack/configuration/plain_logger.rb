@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # What hooks use of Ruby's Logger where that cannot be loaded: since Ruby 4.0 it is a gem, which a bundle may lack.
+  # The methods of Ruby's Logger that hooks use, for a bundle without the gem logger. Since Ruby 4.0 the logger is a gem.
   class PlainLogger
     LEVELS = %i[debug info warn error fatal unknown].freeze
 

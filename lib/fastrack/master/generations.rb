@@ -22,7 +22,7 @@ module Fastrack
     # Seconds that a process has to exit once its channel has ended, at the server's start.
     TIME_TO_EXIT = 1
 
-    # What is restored when the new code fails: generation 0, the mold, and the workers' generation.
+    # The state to restore when the new code fails: generation 0, the mold, and the workers' generation.
     Previous = Struct.new(:first, :mold, :generation)
     private_constant :Previous
 

@@ -6,7 +6,7 @@ require_relative "auto_workers"
 require_relative "limit"
 
 module Fastrack
-  # What the master does for workers that fit into the memory and use the CPUs: see MemoryGuard and AutoWorkers.
+  # The master's control of memory and of the number of workers: see MemoryGuard and AutoWorkers.
   class MemorySupervisor
     # @return [Float, nil] monotonic seconds when #step has something to do
     attr_reader :due_at
@@ -65,7 +65,7 @@ module Fastrack
       auto ? [guard, AutoWorkers.new(@workers, guard)] : [guard]
     end
 
-    # Where the system does not tell what a process has for itself. What a cgroup takes it tells all the same.
+    # Warns where the system does not tell the private memory of a process. The memory of a cgroup is known even there.
     def unmeasured(configuration)
       { MaxMemory: configuration.max_memory, MaxMemoryPerChild: configuration.max_memory_per_child }.compact.each_key do |name|
         Log.line("#{configuration.source(name)} has no effect: #{ProcessMemory::UNKNOWN}")

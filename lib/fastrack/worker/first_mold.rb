@@ -11,8 +11,8 @@ require_relative "mold"
 require_relative "threads"
 
 module Fastrack
-  # Generation 0: loads the app as the app's user, and forks the workers. What Unicorn and Puma run in their master runs here: before_fork,
-  # plugins and their events. The master holds nothing of the app's.
+  # Generation 0: loads the app as the app's user, and forks the workers. before_fork, plugins and their events run
+  # here. In Unicorn and Puma the master runs them. The master of Fastrack holds nothing of the app's.
   #
   #     loading --the app is loaded--> waiting for orders --START--> with plugins --FINISH--> (ended)
   class FirstMold < Mold

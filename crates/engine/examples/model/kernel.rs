@@ -1,4 +1,4 @@
-//! What stands for the kernel, and for fastrack_sys.
+//! Stands for the kernel and for fastrack_sys.
 
 use std::io;
 use std::sync::OnceLock;

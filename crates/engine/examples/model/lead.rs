@@ -113,7 +113,7 @@ pub fn each_request_is_answered_and_all_threads_return(threads: usize, requests:
 
 // --- streams
 
-/// What the claim on a thread's request says, in short.
+/// The state of the claim on a thread's request, in short.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
     None,

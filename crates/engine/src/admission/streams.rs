@@ -3,7 +3,7 @@
 use super::baton::MAIN;
 use super::Room;
 
-/// What the main thread is to do: it alone starts threads and interrupts them.
+/// Orders to the main thread. It alone starts threads and interrupts them.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     /// Number of threads to be started.
@@ -26,7 +26,7 @@ pub(crate) struct Streams {
     threads: Vec<usize>,
     /// Whether each number of a thread is taken.
     numbers: Vec<bool>,
-    /// What the main thread has not taken.
+    /// Orders that the main thread has not taken yet.
     orders: Orders,
     /// Number of threads that were ordered, and do not run the engine yet.
     starting: usize,

@@ -91,7 +91,7 @@ fn is_seizable(number: u64) -> bool {
     Claim::of(number) != Claim::None && number & SEIZED == 0
 }
 
-/// What the requests of one worker have in common.
+/// State that all requests of one worker share.
 #[derive(Debug)]
 pub(crate) struct Seats {
     /// The parts of the scoreboard, one for each seat.

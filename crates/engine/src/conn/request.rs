@@ -52,7 +52,7 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// What the proxy says of the client, for a request on the proxy's own socket.
+    /// The client as the proxy describes it, for a request on the proxy's own socket.
     pub fn forwarded(&self) -> Option<Forwarded<'a>> {
         Forwarded::of(self.head, self.bytes)
     }

@@ -1,4 +1,5 @@
-//! What the helper does for streams: it begins them, sends what their clients have not taken, and sees when they are to end.
+//! Streams, as the helper serves them. The helper begins streams, sends buffered output to slow clients, and ends streams at their time
+//! limit.
 
 use fastrack_sys::monotonic_millis;
 

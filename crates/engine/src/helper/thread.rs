@@ -30,8 +30,8 @@ const UNTOLD_RETRY: u64 = 2;
 /// The longest such time where it is known when the request may begin, or the threads tell: each look takes time of others.
 const MAX_RETRY: u64 = 10;
 
-/// How long until a client that has not taken all of its response is looked at again, in milliseconds. What the client's socket holds lasts
-/// longer, unless the client takes more than 10 MB in a second.
+/// Milliseconds until the next look at a client that has not read all of its response. The socket's buffer lasts longer, unless the client
+/// reads more than 10 MB a second.
 const UNSENT_WAIT: u64 = 20;
 
 #[derive(Debug)]

@@ -32,7 +32,7 @@ const MANY_STEPS: u64 = 64;
 /// one. Bench: the helper's wake-ups at 100 requests a second.
 const STEPS_OF_A_REQUEST: u64 = 8;
 
-/// What the helper does while something lasts.
+/// The helper's work during a request, a pause or a stop.
 pub(super) trait Work {
     /// Drives the connections, unless the leader has made a step since this epoch. Returns when they need another look, in
     /// milliseconds.

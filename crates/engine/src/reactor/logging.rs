@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// Milliseconds for the last lines when the process ends in a request.
 pub(super) const CUT_LOG_TIME: u64 = 50;
 
-/// What waits to be logged.
+/// Lines that wait for the log's writer.
 #[derive(Debug, Default)]
 pub(super) struct Logging {
     access_log: Option<Box<AccessLog>>,

@@ -80,7 +80,7 @@ pub(crate) use table::Table;
 /// Bytes of large bodies that must have been freed before an idle worker trims the heap, which takes milliseconds.
 const TRIM_AFTER: usize = 16 * 1024 * 1024;
 
-/// What to do with a connection next.
+/// The next step of a connection.
 #[must_use]
 pub(crate) enum Next {
     Ready(Box<Connection>),
@@ -90,7 +90,7 @@ pub(crate) enum Next {
 
 #[derive(Debug)]
 pub(crate) struct Reactor {
-    /// Which thread leads. Whoever drives has the reactor's lock.
+    /// Which thread leads. The driver has the reactor's lock.
     pub threads: Threads,
     pub lead: Lead,
     settings: Settings,

@@ -1,4 +1,4 @@
-//! What the leader does next. Nobody may starve: new clients, connections in the shared queue, and kept ones.
+//! The leader's next action. Nobody may starve: new clients, connections in the shared queue, and kept ones.
 //!
 //! | turn | source | budget until the next poll | yields |
 //! | --- | --- | --- | --- |
@@ -24,7 +24,7 @@ use super::{Next, Reactor};
 use crate::conn::{Connection, Step};
 use crate::handoff::QueueHandle;
 
-/// What to do next.
+/// The next action.
 pub(crate) enum Action {
     Serve(Box<Connection>),
     /// A client has connected, and its request is on the way.

@@ -1,4 +1,4 @@
-//! What runs out: this process's descriptors, or something of the whole system.
+//! Shortages: of this process's descriptors, or of a resource of the whole system.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use fastrack_sys::monotonic_millis;
 
 use crate::settings::own_descriptors;
 
-/// What this worker lacks, until that is over or told.
+/// The resource that this worker lacks, until the shortage is over or logged.
 #[derive(Debug)]
 pub(super) struct Shortage {
     /// The most connections that are kept.

@@ -193,8 +193,8 @@ impl Reactor {
         if connection.phase() != Phase::Body {
             return self.abort(connection);
         }
-        // An upload that has begun: its client learns that nobody will take the rest. What has arrived is read, because a
-        // close with unread data could lose the response.
+        // An upload that has begun: its client learns that nobody will take the rest. The server reads the bytes that have arrived,
+        // because a close with unread data could lose the response.
         let mut response = Vec::new();
         let with_body = !connection.is_head_request();
         error_response(Error::Ended, self.date.at(epoch_seconds()), with_body, &mut response);

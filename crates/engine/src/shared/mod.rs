@@ -1,4 +1,4 @@
-//! What the threads of a worker share.
+//! State that the threads of a worker share.
 
 pub(crate) mod timer;
 

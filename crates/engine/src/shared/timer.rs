@@ -1,4 +1,4 @@
-//! What wakes the helper: its timer, its waker, and while one request lasts the connections and the listeners.
+//! Sources of the helper's wake-ups: its timer, its waker, and during a long request also the connections and the listeners.
 //!
 //! The leader sets the timer when it makes a step and the helper [sleeps](crate::admission::Baton::fall_asleep). Nobody stops the timer:
 //! at worst the helper looks once for nothing. All else here belongs to the helper, which alone watches and ignores connections.
@@ -13,10 +13,10 @@ use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use crate::sync::{AtomicU32, Mutex, Ordering};
 
-/// Milliseconds from the leader's step that finds the helper asleep to the helper's look. What lasts longer is noticed then.
+/// Milliseconds from the leader's step that wakes the helper to the helper's look. The helper notices requests that last longer.
 pub(crate) const FIRST_LOOK: u64 = 1;
 
-/// What the helper's poller watches: each has its number as its token.
+/// Sources that the helper's poller watches. The number of each is its token.
 #[repr(u64)]
 enum Watched {
     Connections,
@@ -110,7 +110,7 @@ impl HelperTimer {
 
     /// Lets go of the listeners, which are about to be closed.
     ///
-    /// What stayed in the helper's poller would be reported for ever, because other processes have the listeners open.
+    /// The helper's poller would report a source for ever that stayed in it, because other processes have the listeners open.
     pub fn close_listeners(&self) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         listening.watch(&self.poller, false);

@@ -41,7 +41,7 @@ pub struct Engine {
     lent_buffers: Box<[OnceLock<Arc<LentBuffer>>]>,
     /// As [`Lead`] has it: for the thread that waits.
     poller: Arc<Poller>,
-    /// Who has the control may be there for longer than the engine.
+    /// A holder of the control may outlive the engine.
     _waker: Option<Arc<Waker>>,
 }
 
@@ -126,7 +126,7 @@ impl Engine {
         })
     }
 
-    /// What other threads and signal handlers may do with this engine while it runs.
+    /// Calls that other threads and signal handlers may make while this engine runs.
     pub fn control(&self) -> Arc<Control> {
         Arc::clone(&self.control)
     }

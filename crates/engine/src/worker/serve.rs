@@ -58,7 +58,7 @@ impl<'e> AppThread<'e> {
         }
         let mut reactor = self.lock_after_request(leads)?;
         if leads {
-            // What is called after the response may also take long. The next request begins by the same timer.
+            // rack.response_finished and the body's close may also take long. The next request begins by the same timer.
             shared.begin();
         }
         // The body on a hijacked connection is the application's.

@@ -61,7 +61,7 @@ impl Engine {
         if !self.control.is_closed() {
             let mut reactor = self.shared.reactor();
             if finish == Finish::Lost && !app_threads.is_alone() {
-                // What the requests of other threads have left since.
+                // Work that requests of other threads have left since.
                 reactor.hand_off_all();
             }
             reactor.flush_log(LAST_LOG_TIME);

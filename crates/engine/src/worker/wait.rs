@@ -76,7 +76,7 @@ impl<'e> AppThread<'e> {
         // The application may fork now, and before this client's request has its turn.
         self.engine.control.track_fd(connection.raw_fd());
         let mut reactor = self.unlocked(reactor, || {
-            // Whatever comes of it, the next read tells.
+            // The next read reports the outcome.
             app.block(&mut || drop(fastrack_sys::wait_readable(connection.as_fd(), LOCAL_REQUEST_TIME)))
         })?;
         let step = reactor.read(&mut connection);

@@ -1,4 +1,4 @@
-//! What a worker counts, as the master reads it.
+//! A worker's counters, as the master reads them.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What clients do not take of long responses.
+//! Long responses that clients do not read to their end.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -17,7 +17,7 @@ pub use patience::{eventually, patience, until};
 #[path = "../../../sys/tests/patience/mod.rs"]
 mod patience;
 
-/// What the application saw of a request.
+/// A request as the application saw it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub method: String,

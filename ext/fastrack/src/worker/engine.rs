@@ -34,7 +34,7 @@ struct RubyEngine {
     /// None after `release`, since a Forking keeps descriptors open.
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
-    /// What starts threads, or nil.
+    /// The callable that starts threads, or nil.
     starter: Cell<VALUE>,
     pid: u32,
 }

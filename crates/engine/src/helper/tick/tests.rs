@@ -27,7 +27,7 @@ impl Calls {
     }
 }
 
-/// What the helper does next after the leader has made so many steps.
+/// The helper's next step after so many steps of the leader.
 fn after(tick: &mut Tick<'_, &Calls>, steps: u64) -> Option<u64> {
     (0..steps).for_each(|_| _ = tick.baton.step());
     tick.look();
