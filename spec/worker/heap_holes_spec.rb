@@ -23,6 +23,12 @@ RSpec.describe "Holes in the heap", linux: "smaps (proc(5))" do
     expect(Server.ready(ru: app, options: { MaxWorkers: 1 }).get("/stack").body).to match(/\A\d{4,} \d{1,3}\z/)
   end
 
+  it "and what the boot has left on the stack is not the master's" do
+    config = "deep = ->(levels) { [levels].each { |left| deep.(left - 1) if left > 0 } }\ndeep.(3_000)\n"
+    server = Server.ready(config: config, fastrack: true, options: { MaxWorkers: 1 })
+    expect(File.read("/proc/#{server.master}/smaps")[/\[stack\].*?^Rss: +(\d+)/m, 1].to_i).to be < 1_000
+  end
+
   { "master" => { HOLES: "yes" }, "mold" => {} }.each do |which, env|
     it "of the #{which} are not written to by its workers" do
       server = Server.ready(ru: app, options: { MaxWorkers: 2 }, env: env)

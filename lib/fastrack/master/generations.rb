@@ -46,7 +46,7 @@ module Fastrack
     #
     # @raise [StartFailed]
     def start
-      prepare_master if @launcher.loaded?
+      @launcher.loaded? ? prepare_master : Fastrack.release_stack
       @workers.first = fork_mold(starting: true)
       await(@workers.first, ControlChannel::MOLD)
     end
