@@ -25,7 +25,7 @@ RSpec.describe "Holes in the heap", linux: "smaps (proc(5))" do
 
   it "and what the boot has left on the stack is not the master's" do
     config = "deep = ->(levels) { [levels].each { |left| deep.(left - 1) if left > 0 } }\ndeep.(3_000)\n"
-    server = Server.ready(config: config, fastrack: true, options: { MaxWorkers: 1 })
+    server = Server.ready(ru: "run ->(_) { [200, {}, []] }", config: config, fastrack: true, options: { MaxWorkers: 1 })
     expect(File.read("/proc/#{server.master}/smaps")[/\[stack\].*?^Rss: +(\d+)/m, 1].to_i).to be < 1_000
   end
 
