@@ -58,6 +58,15 @@ module Bench
         # Unchanged, but for what the machine does meanwhile.
         at_most("p99_kept", "p99 of other traffic, to that without", 1.10)
       ],
+      "refork" => [
+        at_most("pss_mb_idle", "PSS before the first request", NO_MORE, to: "unicorn"),
+        at_most("pss_mb_most", "the most PSS during a refork", { "rack3" => 1.08, "rack32" => 1.08 }, to: "unicorn"),
+        at_most("pss_mb_after", "PSS after refork and as many requests", { "rack3" => 0.70, "rack32" => 0.68 }, to: "unicorn")
+      ],
+      "reload" => [
+        at_most("errors", "lost requests", 0),
+        at_most("most_to_before", "the most PSS meanwhile, to that before", 1.60)
+      ],
       "memory" => [2_000, 50_000].map { |requests| at_most("pss_mb_after_#{requests}", "PSS after #{requests} requests", NO_MORE, to: "unicorn") },
       "profile" => [at_least("rps", "requests/s", 1.5, to: "puma-threads"), at_most("p99_ms", "p99", 1.0, to: "puma-threads")]
     }.freeze

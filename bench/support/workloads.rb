@@ -7,6 +7,7 @@ require_relative "measurements/mix"
 require_relative "measurements/overload"
 require_relative "measurements/page"
 require_relative "measurements/refork"
+require_relative "measurements/reload"
 require_relative "measurements/slow_clients"
 require_relative "profiles"
 require_relative "workload"
@@ -171,10 +172,13 @@ module Bench
       page("rails-wait", "Rails page of 50 posts from PostgreSQL, with a query that waits for 20 ms", "/wait")
     ].freeze
 
-    # Memory, when all workers are forked from one that has served.
+    # Memory, when all workers are forked from one that has served, and when a HUP loads the app anew.
     REFORK = [
       page("refork", "Rails page of 50 posts from PostgreSQL, and the workers forked anew from one of them", "/",
-           measurement: Measurements::Refork.new(4_500), servers: %w[fastrack unicorn])
+           measurement: Measurements::Refork.new(4_500), servers: %w[fastrack unicorn]),
+      # Long enough for the app to boot while it shares the cores with half of the load.
+      page("reload", "Rails page of 50 posts from PostgreSQL, and a HUP under half of the load", "/",
+           measurement: Measurements::Reload.new, servers: %w[fastrack], stretch: 3)
     ].freeze
 
     # Names that stand for several workloads.

@@ -23,7 +23,8 @@ module Bench
       end
 
       # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `pss_mb_idle`, `pss_mb_before`, `pss_mb_reforked` (nil for other servers) and `pss_mb_after` in MB
+      # @return [Hash{String => Numeric}] `pss_mb_idle`, `pss_mb_before`, `pss_mb_most` (the most during the refork), `pss_mb_reforked` (nil
+      #   for other servers) and `pss_mb_after` in MB
       #   (10^6 bytes); p99 and requests per second of a load before and of the one just after, and the latter's over
       #   the former's (`p99_kept`, `rps_kept`); see Successor; errors, and what Served says
       def run(bed)
@@ -36,7 +37,7 @@ module Bench
         loads << timed(bed)
         rest = bed.scaled(@requests) - loads.last[:requests]
         loads << bed.clients.for_requests(rest) if rest.positive?
-        { "pss_mb_idle" => idle, "pss_mb_before" => before, "pss_mb_reforked" => reforked, "pss_mb_after" => memory(bed),
+        { "pss_mb_idle" => idle, "pss_mb_before" => before, "pss_mb_most" => reforks ? @most : before, "pss_mb_reforked" => reforked, "pss_mb_after" => memory(bed),
           **kept(*loads[1, 2]), "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads), **(reforks ? Successor.new(bed).figures : {}) }
       end
 
@@ -58,7 +59,9 @@ module Bench
         before = bed.tree.titled("fastrack worker")
         Process.kill(:URG, bed.tree.titled("fastrack master").first)
         deadline = now + PATIENCE
+        @most = memory(bed)
         until reforked?(bed, before)
+          @most = [@most, memory(bed)].max
           raise "not all workers were forked anew within #{PATIENCE} s" if now > deadline
 
           sleep STEP

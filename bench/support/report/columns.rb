@@ -54,18 +54,23 @@ module Bench
       PROFILE = [*LOAD.first(2), ["load generator's", "client_us", 1], *LATENCIES].freeze
       PAGE = [*LOAD, ["p99 to p50", "p99_to_p50", 2], ["PSS MB idle", "pss_mb_idle", 1], ["after load", "pss_mb_loaded", 1]].freeze
       REFORK = [
-        ["PSS MB idle", "pss_mb_idle", 1], ["after requests", "pss_mb_before", 1], ["after refork", "pss_mb_reforked", 1],
+        ["PSS MB idle", "pss_mb_idle", 1], ["after requests", "pss_mb_before", 1], ["most during it", "pss_mb_most", 1],
+        ["after refork", "pss_mb_reforked", 1],
         ["after as many more", "pss_mb_after", 1], ["p99 ms before", "p99_before_ms", 2], ["after to before", "p99_kept", 2], ["requests/s after to before", "rps_kept", 2],
         *%w[mold master].flat_map do |from|
           [["first request of the #{from}'s, to steady", "first_from_#{from}", 2], ["mean of 100", "mean_from_#{from}", 2], ["p99", "p99_from_#{from}", 2]]
         end
+      ].freeze
+      RELOAD = [
+        ["PSS MB idle", "pss_mb_idle", 1], ["after requests", "pss_mb_before", 1], ["most during HUP", "pss_mb_most", 1], ["to before", "most_to_before", 2],
+        ["p99 ms before", "p99_before_ms", 2], ["during HUP", "p99_reload_ms", 2], ["to before", "p99_kept", 2], ["new workers", "exchanged", 0]
       ].freeze
       # Heading, measurement, digits after the point.
       FIGURES = {
         "load" => LOAD, "keepalive" => [*LOAD, ["least share", "least_share", 2]].freeze, "memory" => MEMORY,
         "gc-heap" => GC_HEAP, "mix" => MIX, "mix-threads" => MIX, "mix-new" => MIX_NEW, "router" => ROUTER, "newcomer" => NEWCOMER,
         "slow" => SLOW, "overload" => OVERLOAD, "idle" => IDLE, "page" => PAGE, "profile" => PROFILE,
-        "refork" => REFORK
+        "refork" => REFORK, "reload" => RELOAD
       }.freeze
       # Heading, reference, measurement.
       RATIOS = {
