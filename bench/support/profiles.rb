@@ -16,7 +16,8 @@ module Bench
     SERVERS = %w[fastrack-threads puma-threads].freeze
     APPS = {
       "rails" => App.new("profiles_rails.ru", %w[rails active_record pg]) { |body| body == "ok" },
-      "roda" => App.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" }
+      "roda" => App.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" },
+      "rack" => App.new("httparena.ru", %w[rack]) { |body| body == "ok" }
     }.freeze
 
     # @return [Measurements::Profile::Exchange]
@@ -72,19 +73,23 @@ module Bench
     }.freeze
     private_constant :SUM, :PLAIN, :BASELINE
 
+    # @param options [Hash] of Measurements::Profile
     # @return [Workload]
-    def self.workload(app, profile, clients)
-      exchanges, options = PROFILES.fetch(profile)
+    def self.workload(app, profile, clients, options = PROFILES.fetch(profile).last)
+      exchanges = PROFILES.fetch(profile).first
       Workload.new("#{app}-#{profile}-#{clients}", title: "Profile #{profile} on #{app.capitalize}, #{clients} clients", app: APPS.fetch(app),
                    front: :tcp, close: false, request: Request.new(path: "/pipeline"), servers: SERVERS, threads: 4, database: true,
                    stretch: 0.5, measurement: Measurements::Profile.new(exchanges, **options), settings: { concurrency: clients })
     end
     private_class_method :workload
 
-    # By app and number of clients.
-    GROUPS = APPS.keys.product(CLIENTS).to_h do |app, clients|
-      ["profiles-#{app}-#{clients}", PROFILES.keys.map { |profile| workload(app, profile, clients) }]
-    end.freeze
+    # By app and number of clients. Plain Rack is the entry of bench/httparena, with HttpArena's own numbers of clients.
+    GROUPS = {
+      **%w[rails roda].product(CLIENTS).to_h do |app, clients|
+        ["profiles-#{app}-#{clients}", PROFILES.keys.map { |profile| workload(app, profile, clients) }]
+      end,
+      "httparena" => %w[baseline json].product([512, 4_096]).map { |profile, clients| workload("rack", profile, clients, {}) }
+    }.freeze
     ALL = GROUPS.values.flatten.freeze
   end
 end
