@@ -14,7 +14,7 @@ require "tsort"
 LONGEST_FILE = 400
 # Lines of code: neither blank nor a comment alone.
 LONGEST_METHOD = 20
-# Unit tests, which may import what they like.
+# Unit tests: no rule limits their imports.
 TESTS = /^#\[cfg\((?:all\()?test\b[^\n]*\n(?:#\[path[^\n]*\n)?mod \w+ ?\{.*\z|^#\[cfg\(test\)\][^\n]*\n(?:#\[path[^\n]*\n)?mod \w+;/m.freeze
 
 # @return [Array<String>] what Ruby says of the files

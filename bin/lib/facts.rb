@@ -37,7 +37,7 @@ module Facts
     [RUBY_VERSION, system_name, *Toolchain.features].join("-")
   end
 
-  # The part of it that is not Ruby's.
+  # The platform and the release of the system, without the version of Ruby.
   def system_name
     release = File.exist?("/etc/os-release") ? File.read("/etc/os-release") : ""
     [RUBY_PLATFORM, release[/^ID="?([^"\n]+)/, 1], release[/^VERSION_ID="?([^"\n]+)/, 1]].compact.join("-")

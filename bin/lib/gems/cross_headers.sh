@@ -23,7 +23,7 @@ shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Without what configure does not look at, which is most of it.
+# configure does not look at most of the files. They are left out.
 unpack() {
   mkdir "$work/source"
   tar -xf "$source" -C "$work/source" --strip-components=1 --exclude='*/test/*' --exclude='*/spec/*' --exclude='*/gems/*' --exclude='*/doc/*'

@@ -1,6 +1,6 @@
-//! Checks by loom, over all orders of the threads' steps and what each may see of the others' memory, what no test can
-//! produce at will: that a request that lasts always wakes the helper, that no connection is queued that nobody counts, and
-//! that of several threads one leads.
+//! Checks by loom, over all orders of the threads' steps and all values that each may read of the others' memory. No test can
+//! produce these orders at will. A long request always wakes the helper, the count of queued connections is right, and only
+//! one of several threads leads.
 //!
 //!     cargo run --locked -p fastrack-engine --example model
 //!

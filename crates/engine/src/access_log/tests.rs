@@ -106,7 +106,7 @@ fn a_log_whose_reader_is_gone_costs_its_lines_and_nothing_else() {
     }
     log.add(&line(&head, REQUEST), 9_999, &counters);
     log.flush_within(patience().as_millis() as u64, &counters);
-    // Each is one or the other.
+    // A line is either counted as written or as dropped.
     assert_eq!((board.totals().log_lines, board.totals().log_lines_dropped), (0, 3));
     assert!(log.take_warning(9_999).is_some());
 }

@@ -109,7 +109,7 @@ impl InFlight {
         self.active.end()
     }
 
-    /// The response was a stream: only the time until then counts as that of a request. The access log has all of it.
+    /// The response was a stream: its time as a request ends here. The access log has the whole duration.
     #[cold]
     pub fn skip_stream(&mut self) {
         if let Some(began) = self.active.began_stream() {

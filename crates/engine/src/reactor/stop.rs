@@ -206,7 +206,7 @@ impl Reactor {
     }
 }
 
-/// A connection whose body may have been written meanwhile. One that is not written, or not whole, shows that to whoever gives it.
+/// Takes the result of the disk thread's write of the connection's body, if there is one. An unfinished write leaves the body incomplete.
 fn after_write(mut connection: Box<Connection>) -> Box<Connection> {
     let _ = connection.end_write();
     connection

@@ -90,7 +90,7 @@ pub struct Connections {
     pub idle: u64,
     /// The server awaits a request, or the rest of one.
     pub reading: u64,
-    /// A request, or a part of one, has come, and no thread has had time for it. The total of all workers includes the shared queue.
+    /// A request, or a part of a request, waits for a thread. The total of all workers includes the shared queue.
     pub waiting: u64,
     /// The application answers the request. Streams do not count.
     pub in_app: u64,

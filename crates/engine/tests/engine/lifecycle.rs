@@ -122,7 +122,7 @@ fn a_byte_in_the_masters_pipe_wakes_an_engine_that_was_told_to_stop_and_ends_no_
 #[test]
 fn a_slow_head_is_answered_408_and_a_silent_client_is_closed_without_a_word() {
     let mut worker = Worker::start(impatient(), None);
-    // Whoever is accepted has to send something within the limit: that is there by then.
+    // The client must send a request within the time limit, which begins with accept(2). The request is there by then.
     let held = worker.hold();
     let silent = worker.connect();
     let mut slow = worker.connect();

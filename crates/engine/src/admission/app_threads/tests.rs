@@ -218,7 +218,7 @@ fn the_helper_is_told_when_the_lock_has_been_free_for_long_enough() {
     let (timer, poller) = (Timer::new().expect("a timer"), Poller::new().expect("a poller"));
     poller.watch_timer(&timer, 0).expect("watched");
     app_threads.gvl_usage().wake_by(timer);
-    // Nor is it known whether the application tells anything.
+    // The application has not said yet whether it waits or computes.
     assert_eq!(app_threads.time_until_admission(), None);
     app_threads.says(0, false);
     assert_eq!(app_threads.time_until_admission(), Some(u64::MAX));

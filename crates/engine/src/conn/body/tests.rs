@@ -41,7 +41,7 @@ impl Client {
         BodyStream::new(self.server.as_fd(), &self.reader)
     }
 
-    /// All that is there, and why there is no more.
+    /// The bytes of the body, and the reason for its end.
     fn read(&self) -> (Vec<u8>, Result<BodyRead, BodyError>) {
         let mut body = Vec::new();
         loop {

@@ -62,7 +62,7 @@ fn ask(socket: &TcpListener) -> TcpStream {
     stream
 }
 
-/// Runs an engine of so many threads during `work`, whose end is that of the engine. Returns why the first thread has returned.
+/// Runs an engine of so many threads during `work`. The engine stops when `work` returns. Returns why the first thread has returned.
 fn during(threads: usize, work: impl FnOnce(&Engine, &TcpListener, &Shared)) -> Finish {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
