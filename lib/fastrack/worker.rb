@@ -8,6 +8,7 @@ require_relative "process/last_words"
 require_relative "text"
 require_relative "worker/control_channel"
 require_relative "worker/engine_builder"
+require_relative "worker/linger"
 require_relative "worker/promoted_mold"
 require_relative "worker/threads"
 
@@ -100,7 +101,7 @@ module Fastrack
       (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
       @interrupt_handler = take("INT")
       # Reopened outside of the handler, which cannot wait for a stream's lock.
-      take(LOG_SIGNAL) { @engine && !@threads ? @engine.pause : Thread.new { LogFiles.reopen } }
+      take(LOG_SIGNAL) { @engine && !@threads && !@linger&.begun? ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       take(INTERRUPT_SIGNAL) { channel.write(interrupt_taken? ? ControlChannel::INTERRUPT_TAKEN : ControlChannel::INTERRUPT_LEFT) }
       take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
@@ -161,16 +162,17 @@ module Fastrack
       @configuration.call_hook(:after_fork, @launcher, self)
       @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)
       @app = @configuration.wrap(@app)
-      start_engine(settings, death_pipe)
+      start_engine(settings, channel, death_pipe)
       # The engine has copies of these descriptors, and closes the copies when it stops. Then nothing holds the port.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)
     end
 
-    def start_engine(settings, death_pipe)
+    def start_engine(settings, channel, death_pipe)
       # Once the engine exists other workers hand connections over to this worker, which must serve them before it ends.
       @creates_engine = true
       @memory_note = MemoryNote.for(@scoreboard_entry)
       @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note)
+      @linger = Linger.new(@engine, channel, @configuration.linger.positive?)
       @engine.stop if @must_stop
     end
 
@@ -199,10 +201,9 @@ module Fastrack
       @memory_note&.write
       channel.write(ControlChannel::COPIES_CODE) if copies_code?
       channel.write(ControlChannel::READY)
-      return unless run(@request_limit) == :limit
-
       # A worker that cannot be spared serves until the master sends a signal.
-      may_exit?(channel) ? finish : run(0)
+      (may_exit?(channel) ? finish : run(0)) if run(@request_limit) == :limit
+      @linger.await_sockets unless @lost
     rescue SystemExit
       # The app ends this process. The other clients are still served.
       finish
@@ -223,11 +224,16 @@ module Fastrack
       loop do
         finish = @engine.run(@app, limit)
         @lost = finish == :lost
-        return finish_without_master if finish == :orphaned
-        return finish unless finish == :paused
-
-        @threads&.check
-        LogFiles.reopen
+        case finish
+        when :orphaned then return finish_without_master
+        when :streaming
+          limit = 0
+          @linger.begin
+        when :paused
+          @threads&.check
+          LogFiles.reopen
+        else return finish
+        end
         next if limit.zero?
 
         limit = last - @engine.requests
@@ -297,9 +303,9 @@ module Fastrack
       call_thread_hook(:on_thread_exit) if @main_serves
     end
 
-    # Whether the master has promoted this worker to the mold.
+    # Whether the master has promoted this worker to the mold. One that has lingered is none: its clients may still be there.
     def promoted?(channel)
-      !@lost && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
+      !@lost && !@linger&.begun? && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
     rescue IOError
       # The app has closed the channel.
       false

@@ -73,6 +73,11 @@ module StreamsApp
       end
     end
 
+    # The same, and cannot be interrupted.
+    class Deaf < Silent
+      def each(&block) = Thread.handle_interrupt(Fastrack::StreamEnded => :never) { super(&block) }
+    end
+
     # A stream that computes.
     class Busy < Events
       def each
@@ -86,7 +91,7 @@ module StreamsApp
     run lambda { |env|
       kind, name = env["PATH_INFO"].delete_prefix("/").split("/", 2)
       query = env["QUERY_STRING"]
-      body = { "events" => Events, "silent" => Silent, "stubborn" => Stubborn, "busy" => Busy }[name.to_s.split("/").first]&.new(query, env)
+      body = { "events" => Events, "silent" => Silent, "stubborn" => Stubborn, "deaf" => Deaf, "busy" => Busy }[name.to_s.split("/").first]&.new(query, env)
       case kind
       when "each" then next [200, SSE, body]
       when "length" then next [200, { **SSE, "content-length" => "25" }, body]
@@ -95,6 +100,16 @@ module StreamsApp
       when "limited"
         env["fastrack.timeout"].call(query.to_f)
         next [200, SSE, Silent.new("limited", env)]
+      when "socket"
+        socket = env["rack.hijack"].call
+        socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+        Thread.new do
+          while (line = socket.gets) do socket.write("#{Process.pid} #{line}") end
+          Notes.note("left", name)
+          socket.close
+        end
+        next [-1, {}, []]
+      when "pid" then next [200, {}, [Process.pid.to_s]]
       when "marked"
         env["puma.mark_as_io_bound"].call
         Notes.note("waiting", query)
@@ -128,6 +143,19 @@ module StreamsApp
     peer.read_until(/data: first/)
     await_streams(streaming) if streaming
     peer
+  end
+
+  # A client whose connection the app has taken over.
+  def socket(name = "one")
+    peer = HttpPeer.new(server).write("GET /socket/#{name} HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+    peer.read_until(/101 .*\r\n\r\n/m)
+    peer
+  end
+
+  # @return [Integer] pid of the worker that has the client's socket
+  def echo(peer, text)
+    peer.write("#{text}\n")
+    peer.read_until(/ #{text}\n/)[/(\d+) #{text}\n/, 1].to_i
   end
 
   # @return [Integer] streams of all workers

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use fastrack_sys::{borrow_fd, monotonic_millis, Waker};
 
 use crate::admission::{Baton, Room};
+use crate::app_sockets::AppSockets;
 use crate::claim::{ActiveRequest, RequestSettings, Seats, StreamEnd};
 use crate::fork::InheritedFds;
 use crate::scoreboard::{Count, Counters};
@@ -47,6 +48,7 @@ pub struct Control {
     /// Whether there may be any.
     has_streams: bool,
     seats: Arc<Seats>,
+    app_sockets: AppSockets,
     counters: Counters,
     /// Requests that former workers of this slot answered and dropped.
     before: [u64; 2],
@@ -79,6 +81,7 @@ impl Control {
             streams: AtomicUsize::new(0),
             has_streams: room.streams() > 0,
             seats,
+            app_sockets: AppSockets::default(),
             counters,
             before,
             waker: Weak::new(),
@@ -221,8 +224,25 @@ impl Control {
     }
 
     /// Number of streams.
-    pub(crate) fn streams(&self) -> usize {
+    pub fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
+    }
+
+    /// The sockets that the application has.
+    pub(crate) fn app_sockets(&self) -> &AppSockets {
+        &self.app_sockets
+    }
+
+    /// Number of clients' sockets that the application has taken over, and has not closed. Call it with the application's lock.
+    pub fn sockets(&self) -> usize {
+        self.app_sockets.count()
+    }
+
+    /// Ends one connection of a worker that is about to end: has a stream end, or else shuts down the oldest socket that the application
+    /// has taken over. False if all were told. Call it with the application's lock.
+    pub fn end_one(&self) -> bool {
+        let ends_stream = || self.all_requests().any(|request| request.end_stream());
+        !self.is_closed() && (ends_stream() || self.app_sockets.end_one())
     }
 
     /// Sets the number of streams. The caller has the reactor's lock.

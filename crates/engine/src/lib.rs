@@ -8,8 +8,8 @@
 //! Bottom first. A layer imports only from itself and from layers above it in this list; `bin/lib/checks.rb` refuses
 //! circles.
 //!
-//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `scoreboard`: memory shared with
-//!    the master
+//! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `app_sockets`: clients' sockets that
+//!    the application has; `scoreboard`: memory shared with the master
 //! 2. `claim`: the request in progress, its time limit, and who answers it; `admission`: which thread drives, and when
 //!    another request begins
 //! 3. `access_log`: lines about requests, and the thread that writes them; `control`: the operations on the engine for
@@ -29,6 +29,7 @@ mod accept;
 mod access_log;
 mod admission;
 mod app;
+mod app_sockets;
 mod claim;
 mod clock;
 mod conn;

@@ -55,6 +55,8 @@ pub enum WorkerPhase {
     Serving,
     /// The worker finishes its requests.
     Stopping,
+    /// The worker has finished its requests, and has streams or sockets that the application has taken over.
+    Lingering,
 }
 
 /// A worker, as the master sees it.

@@ -19,7 +19,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// The older text format of Prometheus, for clients that accept only that format.
 pub const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-const WORKER_STATES: [&str; 5] = ["booting", "idle", "busy", "stopping", "dead"];
+const WORKER_STATES: [&str; 6] = ["booting", "idle", "busy", "stopping", "lingering", "dead"];
 
 /// The page that Prometheus scrapes.
 pub fn page(view: Arc<View>) -> String {

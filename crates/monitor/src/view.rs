@@ -55,6 +55,7 @@ impl Worker {
             _ if self.usage.is_none() => "dead",
             WorkerPhase::Booting => "booting",
             WorkerPhase::Stopping => "stopping",
+            WorkerPhase::Lingering => "lingering",
             WorkerPhase::Serving if serving => "busy",
             WorkerPhase::Serving => "idle",
         }

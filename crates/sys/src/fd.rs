@@ -38,6 +38,12 @@ pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(fd).is_ok_and(|data| FileType::from_raw_mode(data.st_mode).is_file())
 }
 
+/// The inode of a socket: it tells the socket from those that had the descriptor's number before. None if the descriptor is no socket's.
+pub fn socket_inode(fd: BorrowedFd<'_>) -> Option<u64> {
+    let data = rustix::fs::fstat(fd).ok()?;
+    FileType::from_raw_mode(data.st_mode).is_socket().then_some(data.st_ino)
+}
+
 /// Sets O_NONBLOCK, for all processes that share the open file.
 pub fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
     Ok(ioctl_fionbio(fd, true)?)

@@ -7,5 +7,5 @@ mod socket;
 
 pub(crate) use app_threads::no_request;
 pub(crate) use callbacks::Callbacks;
-pub(crate) use in_flight::{AppThread, CallStage, InFlight};
+pub(crate) use in_flight::{AppThread, BodyEnd, CallStage, InFlight};
 pub(crate) use socket::{read_ahead, socket_object};

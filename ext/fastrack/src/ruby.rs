@@ -11,8 +11,8 @@ mod thread_events;
 mod value;
 
 pub(crate) use errors::{
-    exception, io_error, is_app_error, is_fatal, is_stream_end, log_line, raise, raise_errno, report,
-    system_error, warn,
+    exception, io_error, is_app_error, is_fatal, is_stream_end, is_worker_retired, log_line, raise,
+    raise_errno, report, system_error, warn,
 };
 pub(crate) use gc_time::GcClock;
 pub(crate) use gvl::without_gvl;

@@ -10,9 +10,9 @@ module Fastrack
     COLUMNS = 80
 
     # Head of the table. In 80 columns a request has no room beside it, and has a line of its own.
-    HEAD = " nr     pid state     cpu   req/s  requests   in slot  memory     own      up"
+    HEAD = " nr     pid state      cpu   req/s  requests   in slot  memory     own      up"
 
-    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "booting" => 36, "draining" => 35, "dead" => 31, "down" => 31, "bad" => 31 }.freeze
+    COLOURS = { "busy" => 33, "idle" => 32, "serving" => 32, "stopping" => 35, "lingering" => 35, "booting" => 36, "draining" => 35, "dead" => 31, "down" => 31, "bad" => 31 }.freeze
 
     # Names of errors, and the keys of their counts in the status.
     ERRORS = { "5xx" => %w[responses 5xx], "timeouts" => %w[timed_out], "refused" => %w[refused], "overloaded" => %w[overloaded],
@@ -88,7 +88,7 @@ module Fastrack
     def row(worker, old)
       busy = old["cpu_seconds"] && worker["cpu_seconds"] && ((worker["cpu_seconds"] - old["cpu_seconds"]) / @seconds * 100).round
       state = worker["state"].to_s
-      fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(8),
+      fixed = [worker["nr"].to_s.rjust(3), worker["pid"].to_s.rjust(7), state.ljust(9),
                (busy ? "#{busy.clamp(0, 999)}%" : "").rjust(4), rate(old["requests"], worker["requests"]).rjust(7),
                worker["requests"].to_s.rjust(9), worker["slot_requests"].to_s.rjust(9), memory(worker).rjust(7),
                bytes(worker["private"]).rjust(7), time(worker["uptime"]).rjust(7)]
@@ -99,7 +99,7 @@ module Fastrack
     def mold(mold)
       return if mold.nil?
 
-      fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(56) +
+      fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(57) +
           [memory(mold), bytes(mold["private"])].map { |size| size.rjust(8) }.join)
     end
 

@@ -55,6 +55,7 @@ module Fastrack
       new(:MaxResponseSpool, :max_response_spool, 1_073_741_824, "bytes beyond that to keep in a file for a slow client (512M; 0: none)", :size, 0),
       new(:HandOver, :hand_over, true, "hand connections of busy workers to idle ones", :boolean),
       new(:GracefulTimeout, :graceful_timeout, 30.0, "seconds that a worker gets to finish when it is told to stop", :seconds_or_zero),
+      new(:Linger, :linger, 300.0, "seconds that a replaced worker keeps streams and sockets that the app has taken over (0: none)", :seconds_or_zero),
       new(:DrainDelay, :drain_delay, 0.0, "seconds to keep serving after TERM", :seconds_or_zero),
       new(:WorkerBootTimeout, :worker_boot_timeout, 60.0, "seconds that a worker gets to boot (0: no limit)", :seconds_or_zero),
       new(:WorkerTimeout, :worker_timeout, 60.0, "seconds that a worker may stand still, outside of requests (0: no limit)", :seconds_or_zero),

@@ -122,7 +122,7 @@ module Fastrack
     # @param proxy [Proxy::Supervisor, nil]
     def publish(generation, booted, shutdown, orders, other_master, proxy = nil)
       guarded do
-        rows = @workers.all_but_first.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.state.to_s, one.spawned_at, one.slot] }
+        rows = @workers.all_but_first.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.lingering? ? "lingering" : one.state.to_s, one.spawned_at, one.slot] }
         mold = (@workers.source || @workers.first)&.then { |one| [one.pid, one.generation, one.served, one.noted_memory&.to_a] }
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f

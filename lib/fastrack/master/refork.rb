@@ -81,7 +81,7 @@ module Fastrack
 
     # PSS of all processes, per worker, because the number of workers may change.
     def whole
-      ProcessMemory.pss(@workers.each) / [@workers.size, 1].max
+      ProcessMemory.pss(@workers.each.reject(&:lingering?)) / [@workers.size, 1].max
     end
 
     def worth?
@@ -247,6 +247,7 @@ module Fastrack
       kept = [*kept, @workers.mold, @candidate, @trial&.mold]
       @workers.all_but_first.each { |handle| handle.stop if handle.mold? && !kept.include?(handle) }
       @trial, @candidate = ReforkTrial.new(@workers, @candidate), nil if @candidate&.mold?
+      candidate_lost(@candidate, "has hijacked connections or streams, which a fork would have, too") if @candidate&.lingering?
       report(now) if @generation && replaced?
       return true if !begun? && @mold && lost?(now) && drop_mold(generation)
 
@@ -348,22 +349,22 @@ module Fastrack
       return "each worker loads the app (PreloadApp)" unless @launcher.loaded? || @launcher.configuration.preload_app
       return "it takes two workers at least" if @workers.size < 2
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
-      return "all workers that have served have hijacked connections, which a fork would have, too" unless candidate
+      return "all workers that have served have hijacked connections or streams, which a fork would have, too" unless candidate
 
       "this system gives a process no orphans (PR_SET_CHILD_SUBREAPER)" unless @launcher.subreaper?
     end
 
     # @return [WorkerHandle, nil]
     def candidate
-      @workers.each.select { |handle| handle.serving? && handle.requests.positive? && !handle.hijacked? }.max_by(&:requests)
+      @workers.each.select { |handle| handle.serving? && handle.requests.positive? && !handle.keeps_clients? }.max_by(&:requests)
     end
 
     def replaced?
-      @workers.complete?(@generation) && @workers.each.all? { |handle| handle.mold? || handle.generation >= @generation }
+      @workers.complete?(@generation) && @workers.each.all? { |handle| handle.mold? || handle.lingering? || handle.generation >= @generation }
     end
 
     # PSS of all processes, for the log.
-    def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each))
+    def memory = ProcessMemory.format(ProcessMemory.pss(@workers.each.reject(&:lingering?)))
 
     def report(now)
       from = @mold ? "worker #{@mold.nr} (pid #{@mold.pid}, #{Log.count(@requests, "request")})" : "generation 0"

@@ -45,6 +45,7 @@ module Fastrack
     class Drain < Shutdown
       def start(now)
         @due_at = now + configuration.drain_delay
+        @workers.lingering.leave_sockets
         @workers.each(&:drain)
       end
 
@@ -63,6 +64,7 @@ module Fastrack
       def start(now)
         @launcher.queue&.drain
         @workers.all_but_first.each { |handle| handle.stop if handle.mold? }
+        @workers.lingering.stop(now)
         @interval = configuration.spawn_interval
         @due_at = now
       end
@@ -81,6 +83,7 @@ module Fastrack
         refuse_clients
         @timeout = configuration.graceful_timeout
         @due_at = now + @timeout
+        @workers.lingering.stop(now)
         @workers.all_but_first.each(&:stop)
       end
 

@@ -5,17 +5,20 @@ require_relative "../process/memory"
 require_relative "../process/proc_stat"
 require_relative "../worker"
 require_relative "../worker/control_channel"
+require_relative "lingering"
 require_relative "worker_exit"
 
 module Fastrack
   # The master's view of a worker: state, channel and scoreboard entry.
   #
-  #     booting --ready--> serving --stop--> stopping --> (reaped)
-  #                                             |  ^
-  #                                   (promoted)+->mold
+  #     booting --ready--> serving --stop--> stopping (lingering) --> (reaped)
+  #                                             | (promoted)
+  #                                             +-> mold
   #
   # A worker that reaches its request limit and cannot be spared serves on.
   class WorkerHandle
+    include LingeringWorker
+
     # Keys of /proc/PID/status whose values stay equal while a process stands still, see proc(5).
     STANDSTILL = %w[State voluntary_ctxt_switches nonvoluntary_ctxt_switches].freeze
     private_constant :STANDSTILL
@@ -132,9 +135,6 @@ module Fastrack
     # @param numbers [Array<Integer>]
     def event(name, *numbers) = @channel.write([ControlChannel::EVENT, name, *numbers].join(" "))
 
-    # Whether the app has hijacked connections of this worker.
-    def hijacked? = hijacked != @hijacked
-
     def draining? = @draining
 
     # Whether the worker has ever been ready.
@@ -236,7 +236,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     # @return [Float, nil] monotonic seconds of the next repetition
     def stop_again(now)
-      return if @told_at.nil? || @ended
+      return if @told_at.nil? || @ended || lingering?
 
       at = @told_at + STOP_INTERVAL
       return at if now < at

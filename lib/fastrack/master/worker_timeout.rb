@@ -9,6 +9,7 @@ module Fastrack
   #     serving, and in callbacks  the request's deadline, at which the worker ends by itself; unless it is stopped (SIGSTOP)
   #                                or blocked on a full log pipe, for example
   #     stopping, at_exit          GracefulTimeout, or the deadline of its request if that comes later
+  #     lingering                  GracefulTimeout, once it was told to end (Lingering)
   #     any, but stopped           WorkerTimeout
   class WorkerTimeout
     # Minimum seconds between two checks.
@@ -30,12 +31,15 @@ module Fastrack
     end
 
     # @return [Float, nil] monotonic seconds when the next check is due; nil without time limits
-    attr_reader :due_at
+    def due_at = [@due_at, @workers.lingering.due_at].compact.min
 
     # @param now [Float] monotonic seconds
     # @param configuration [Configuration]
     def step(now, configuration)
-      states = @workers.each.map { |handle| [handle.pid, handle.booting?, handle.ready?, handle.stopping_since, handle.reconsidered_at] }
+      @workers.lingering.step(now, configuration)
+      states = @workers.each.map do |handle|
+        [handle.pid, handle.booting?, handle.ready?, handle.stopping_since, handle.reconsidered_at, handle.lingering?, handle.sent_away_at]
+      end
       if states == @states
         return if @due_at.nil? || now < @due_at
 
@@ -76,6 +80,7 @@ module Fastrack
     end
 
     def state_limit(handle, now)
+      return linger_limit(handle) if handle.lingering?
       return stop_limit(handle, now) if handle.stopping_since
       return boot_limit(handle) if handle.booting? || (handle.first? && !handle.loaded?)
 
@@ -98,6 +103,13 @@ module Fastrack
       at = [since + [time, INTERVAL].max, handle.deadline].compact.max
       text = "has not finished within #{format("%.3g", at - since)} s: killing it; #{activity(handle, now)}"
       Limit.new(at, "GracefulTimeout", text, GRACE, true)
+    end
+
+    def linger_limit(handle)
+      since = handle.sent_away_at or return
+      time = [@configuration.graceful_timeout, INTERVAL].max
+      text = "has not ended its streams and sockets within #{format("%g", time)} s: killing it"
+      Limit.new(since + time, "GracefulTimeout", text, GRACE)
     end
 
     # Two checks tell whether a process stands still. No idle worker is woken for them.

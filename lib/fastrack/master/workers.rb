@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/last_words"
 require_relative "../worker"
 require_relative "../worker/control_channel"
+require_relative "lingering"
 require_relative "worker_forks"
 require_relative "worker_handle"
 
@@ -17,9 +18,6 @@ module Fastrack
     # Failed boots in a row, for each slot, after which a server that has never served gives up.
     ATTEMPTS = 10
 
-    READY_TEXT = " before it was ready"
-    private_constant :READY_TEXT
-
     # Most processes beyond #size, besides the master: workers that are being replaced and have not exited.
     STOPPING = 2
 
@@ -28,6 +26,9 @@ module Fastrack
 
     # @return [Scoreboard]
     attr_reader :scoreboard
+
+    # @return [Lingering]
+    attr_reader :lingering
 
     # @return [Float] monotonic seconds before which no worker is spawned: respawns are throttled
     attr_reader :not_before
@@ -41,6 +42,7 @@ module Fastrack
       @signals = signals
       @size = launcher.configuration.max_workers
       @handles = []
+      @lingering = Lingering.new(self)
       @forks = WorkerForks.new(launcher, hooks) { |message, handle| receive(message, handle, false, false) }
       @not_before = 0.0
       # Failed boots since a worker was last ready, and whether a worker ever was.
@@ -81,8 +83,7 @@ module Fastrack
       (0...@size).find { |nr| !taken.include?(nr) }
     end
 
-    # Whether a worker can be spared. One at a time can, because its slot is not served until the replacement is ready. None can while
-    # STOPPING workers are still stopping.
+    # Whether one worker can be spared, whose slot is not served until its successor is ready. None can while STOPPING workers are stopping.
     def spare? = @handles.count(&:serving?) >= @size && room?
 
     # @return [MoldHandle, nil] generation 0; nil if it has ended
@@ -167,7 +168,6 @@ module Fastrack
     def staying = @handles.reject { |handle| handle.stopping? || handle.mold? }
 
     def empty? = @handles.empty?
-
     def each(&block) = @handles.each(&block)
 
     # @return [Array<WorkerHandle>] all processes but generation 0, which ends after them
@@ -270,6 +270,7 @@ module Fastrack
         return if handle.stopping?
 
         @signals.push(message.end_with?("INT") && configuration.development? ? "INT" : Master::STOP)
+      elsif message.start_with?(ControlChannel::LINGERING) then @lingering.add(handle, *message.split.drop(1).map(&:to_i), now)
       elsif message.start_with?(ControlChannel::MEMORY) then handle.note_memory(*message.split.drop(1).map(&:to_i))
       elsif message.start_with?(ControlChannel::REAPED)
         pid, status = message.split.drop(1).map(&:to_i)
@@ -305,7 +306,7 @@ module Fastrack
     end
 
     # Whether one more process may run.
-    def room? = @handles.count { |handle| !handle.mold? } < @size + STOPPING
+    def room? = @handles.count { |handle| !handle.mold? && !handle.lingering? } < @size + STOPPING
 
     # Whether the worker is to get a successor that serves before the worker stops.
     def outdated?(handle, generation) = !handle.retiring.nil? || handle.rejected? || handle.generation < generation
@@ -347,21 +348,20 @@ module Fastrack
       return if handle.ready?
 
       words = LastWords.of(handle.pid)
-      count_failure(handle.generation, "#{handle.name} #{exited.to_s.delete_suffix(READY_TEXT)}#{READY_TEXT}#{": #{words}" if words}")
+      count_failure(handle.generation, "#{handle.name} #{exited.to_s.delete_suffix(" before it was ready")} before it was ready#{": #{words}" if words}")
     end
 
     # @param reason [String]
     def count_failure(generation, reason)
       @failures += 1
       @failure = [generation, reason]
-      return unless @proven && (@failures % ATTEMPTS).zero? && power_of_two?(@failures / ATTEMPTS)
+      rounds, rest = @failures.divmod(ATTEMPTS)
+      # A power of two, so that the line comes less and less often.
+      return unless @proven && rest.zero? && (rounds & (rounds - 1)).zero?
 
       Log.line("the last #{@failures} workers failed to boot: #{@handles.count(&:serving?)} of #{@size} serve; trying again " \
                "every #{format("%g", configuration.err_respawn_interval)} s")
     end
-
-    # Makes the line come less and less often.
-    def power_of_two?(number) = (number & (number - 1)).zero?
 
     # Logs an exit. Exits of workers that do not boot come again and again, and are logged as repeated failures.
     def log_exit(handle, exited)

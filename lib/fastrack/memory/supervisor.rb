@@ -183,7 +183,7 @@ module Fastrack
     end
 
     def replace_largest(used, now)
-      return if now < @settled_at
+      return if @workers.lingering.make_room(now) || now < @settled_at
 
       sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
       largest, size = sizes.max_by { |handle, bytes| bytes - @molds[handle.pid] }

@@ -11,6 +11,11 @@ module Fastrack
     def initialize(message = "the client is gone") = super
   end
 
+  # The stream's worker was replaced, and ends (Linger). The response ends in order, and the client can connect again.
+  class WorkerRetired < StreamEnded
+    def initialize(message = "the worker of the stream ends") = super
+  end
+
   # The stream has lasted for longer than StreamTimeout.
   class StreamTimeout < StreamEnded
     def initialize(message = "StreamTimeout is over") = super

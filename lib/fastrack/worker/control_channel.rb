@@ -17,6 +17,11 @@ module Fastrack
     LIMIT_REACHED = "limit reached"
     # Worker: all requests are served, and only hooks are left. A replacement need not wait for hooks.
     ENDING = "ending"
+    # Worker: all requests are served, and it waits for streams and for sockets that the app has taken over. Their numbers follow.
+    LINGERING = "lingering"
+    # Answers to LINGERING: leave the sockets, and exit after the last stream; or end all. The seconds to spread the ends over follow.
+    LEAVE = "leave"
+    END_ALL = "end all"
     # Worker: it takes more memory than MaxMemoryPerChild, and serves until it is told to stop.
     OUTGROWN = "outgrown"
     # Worker: it takes more memory than MaxMemoryPerChild since its first request. The message comes once.

@@ -105,7 +105,7 @@ module Fastrack
   # signal handler.
   module ThreadDump
     # Frames of the server itself.
-    OWN = ["#{__dir__}.rb:", *%w[engine_builder threads].map { |file| "#{__dir__}/#{file}.rb:" }].map(&:b).freeze
+    OWN = ["#{__dir__}.rb:", *%w[engine_builder linger threads].map { |file| "#{__dir__}/#{file}.rb:" }].map(&:b).freeze
 
     # Frames of the master, below the fork.
     MASTER = "#{File.expand_path("../master", __dir__)}/".b.freeze

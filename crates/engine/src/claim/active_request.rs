@@ -145,6 +145,8 @@ pub(crate) struct ActiveRequest {
     follows: AtomicU64,
     /// When the stream's time limit is over.
     stream_ends: AtomicU64,
+    /// Whether the stream is to end because its worker does.
+    is_retired: AtomicBool,
     /// Whether the connection is not HTTP's any more: then the end of what the client sends says nothing.
     is_upgrade: AtomicBool,
     /// A [`Claim`], whether it was [`SEIZED`] and other bits, and the request's number.
@@ -167,6 +169,7 @@ impl ActiveRequest {
             own_slot: ThreadSlot::default(),
             follows: AtomicU64::new(0),
             stream_ends: AtomicU64::new(NEVER),
+            is_retired: AtomicBool::new(false),
             is_upgrade: AtomicBool::new(false),
             claim: AtomicU64::new(0),
             left: AtomicU64::new(RUNNING),

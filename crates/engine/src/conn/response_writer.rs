@@ -4,7 +4,7 @@ mod buffering;
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use fastrack_http::{Persistence, Version};
@@ -325,6 +325,14 @@ impl<'a> ResponseWriter<'a> {
     /// answered.
     pub fn claim(&mut self) -> bool {
         self.stage == ResponseStage::Untouched && self.in_flight.active().claim_response()
+    }
+
+    /// A copy of the connection's descriptor for the application, which closes it. Until then the copy counts as one of the
+    /// application's [sockets](Control::sockets).
+    pub fn copy_socket(&self) -> io::Result<OwnedFd> {
+        let copy = self.fd.try_clone_to_owned()?;
+        self.control.app_sockets().add(copy.as_fd());
+        Ok(copy)
     }
 
     /// Completes a hijack: the application has a copy of the descriptor and sends the rest.

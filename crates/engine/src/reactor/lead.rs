@@ -15,6 +15,8 @@ use crate::control::Control;
 pub enum Finish {
     /// The worker has stopped, and all requests that had begun are finished.
     Stopped,
+    /// The same, but there are streams: told once. The next run waits for their end.
+    Streaming,
     /// The worker has served the requests of its limit.
     Limit,
     /// Paused, between two requests.
@@ -46,6 +48,8 @@ pub(crate) struct Lead {
     pub finish: Option<Finish>,
     /// This worker has been idle for a while, and has memory to give back.
     pub has_rested: bool,
+    /// [`Finish::Streaming`] has been told.
+    pub(super) is_streaming_told: bool,
     /// This worker stops because the application has closed descriptors.
     pub(super) lost: bool,
     /// The pipe whose end says that the master is gone; None from then on, and without one.
@@ -63,6 +67,7 @@ impl Lead {
             left: None,
             finish: None,
             has_rested: false,
+            is_streaming_told: false,
             lost: false,
             master,
             is_orphaned: false,

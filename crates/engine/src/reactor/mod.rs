@@ -232,6 +232,11 @@ impl Reactor {
         self.table.len() == 0 && self.ready.is_empty() && self.lead.schedule.next.is_none()
     }
 
+    /// Whether all connections are those of requests and streams in progress.
+    pub fn has_nothing_here(&self) -> bool {
+        self.table.parked() == 0 && self.ready.is_empty() && self.lead.schedule.next.is_none()
+    }
+
     /// When this worker's connections, its log or a pause need another look, in milliseconds of the monotonic clock.
     pub fn next_deadline(&self) -> Option<u64> {
         let others = self.logging.due().into_iter().chain(self.shortage.pause_end());

@@ -126,7 +126,7 @@ impl Reactor {
             return None;
         }
         is_busy |= is_request_likely || is_over || self.lead.schedule.queue_announced;
-        is_busy |= self.is_stopping() && self.is_done() && self.is_rest_done();
+        is_busy |= self.is_stopping() && (self.is_done() && self.is_rest_done() || self.has_only_streams());
         // Log before waiting, which may take long.
         is_busy |= self.logging.has_warnings();
         if is_busy {

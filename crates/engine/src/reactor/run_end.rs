@@ -28,12 +28,23 @@ impl Reactor {
         if self.is_stopping() && self.is_stopped() && self.is_rest_done() {
             return Some(if self.lead.lost { Finish::Lost } else { Finish::Stopped });
         }
+        if self.is_stopping() && self.has_only_streams() {
+            self.lead.is_streaming_told = true;
+            return Some(Finish::Streaming);
+        }
         self.control.take_pause().then_some(Finish::Paused)
     }
 
     /// Whether no other thread has a request or stream, which may leave something to send.
     pub(super) fn is_rest_done(&self) -> bool {
         self.threads.is_idle() && self.threads.streams.is_empty()
+    }
+
+    /// Whether streams are all that is left, which is yet to be [told](Finish::Streaming).
+    pub(super) fn has_only_streams(&self) -> bool {
+        let is_told = self.lead.is_streaming_told || self.lead.lost;
+        let is_any = !is_told && !self.threads.streams.is_empty();
+        is_any && self.threads.is_idle() && self.has_nothing_here()
     }
 
     /// Stops accepting. From then on only clients that are here already are waited for.

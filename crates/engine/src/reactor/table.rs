@@ -103,6 +103,11 @@ impl Table {
         self.entries.len()
     }
 
+    /// Number of connections that are not taken out.
+    pub(super) fn parked(&self) -> u64 {
+        self.parked.iter().sum()
+    }
+
     pub(super) fn disk(&self) -> &Disk {
         &self.disk
     }

@@ -12,12 +12,13 @@ use super::interim::send_continue;
 use crate::env::{input, EnvBuilder, Offered};
 use crate::request::{AppThread, CallStage, Callbacks, InFlight};
 use crate::response::{
-    read_headers, read_triple, switch_protocol, unsent_body, BodyMode, Encoding, ResponseBuffers, Sender,
-    CONTINUE, NO_FINAL_STATUS,
+    end_body, read_headers, read_triple, switch_protocol, unsent_body, BodyMode, Encoding, ResponseBuffers,
+    Sender, CONTINUE, NO_FINAL_STATUS,
 };
 use crate::ruby::{
-    call, call_if_defined, forget_activity, interned, is_app_error, is_fatal, is_stream_end, log_line,
-    protect, raise, report, report_activity, warn, without_gvl, GcClock, Raised, NIL,
+    call, call_if_defined, forget_activity, interned, is_app_error, is_fatal, is_stream_end,
+    is_worker_retired, log_line, protect, raise, report, report_activity, warn, without_gvl, GcClock, Raised,
+    NIL,
 };
 
 /// The settings of Engine.new for the app. The engine's object marks the values, so that they never move.
@@ -269,6 +270,12 @@ impl App for RackApp {
             self.thread.set_body_called(false);
         }
         self.thread.end_call();
+        if matches!(&result, Err(Raised::Ruby(error)) if is_worker_retired(error)) {
+            in_flight.end_block();
+            // SAFETY: under protect. The closure borrows everything, and owns nothing.
+            let ended = protect(|| unsafe { end_body(&mut in_flight) });
+            self.handle(ended, in_flight.env);
+        }
         let is_app_error = in_flight.note_error(&result);
         self.handle(result, in_flight.env);
         self.close_all(&mut in_flight);

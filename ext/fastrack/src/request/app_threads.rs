@@ -55,8 +55,8 @@ impl AppThread {
         all().iter().find(|entry| entry.request() == number).copied()
     }
 
-    /// Ends the wait of another thread of this engine for more of its body, whose stream is to end: raises Fastrack::ClientGone or
-    /// Fastrack::StreamTimeout there, once, if the thread waits. A thread that computes is stopped at the next part of its body: an
+    /// Ends the wait of another thread of this engine for more of its body, whose stream is to end: raises Fastrack::ClientGone,
+    /// Fastrack::StreamTimeout or Fastrack::WorkerRetired there, once, if the thread waits. A thread that computes is stopped at the next part of its body: an
     /// exception in the middle could leave the app's objects half changed.
     ///
     /// # Safety
@@ -75,6 +75,7 @@ impl AppThread {
         let class = match end {
             StreamEnd::ClientGone => interned().client_gone_error,
             StreamEnd::Timeout => interned().stream_timeout_error,
+            StreamEnd::Retired => interned().worker_retired_error,
         };
         let stage = entry.body.load(Ordering::Relaxed);
         if stage != BodyStage::Called as u8 && stage != BodyStage::Over as u8 {

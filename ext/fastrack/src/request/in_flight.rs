@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rb_sys::*;
 
-use fastrack_engine::{Control, Request, ResponseWriter};
+use fastrack_engine::{Control, Request, ResponseWriter, StreamEnd};
 
 use crate::env::SourceScope;
 use crate::ruby::{exception, is_app_error, raise, Raised, ScopedRef, NIL};
@@ -32,11 +32,21 @@ pub(crate) struct InFlight<'a, 'e> {
     pub stream: VALUE,
     /// The response's body, until it is closed.
     pub body: VALUE,
+    /// How the server may end a body whose end the app has not come to. None where the client would take that for a cut.
+    pub body_end: Option<BodyEnd>,
     pub status: VALUE,
     pub headers: VALUE,
     /// The first exception of the request.
     pub error: VALUE,
     pub stage: CallStage,
+}
+
+/// The end of a body of unknown length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyEnd {
+    LastChunk,
+    /// The close of the connection.
+    Close,
 }
 
 /// The progress of a request.
@@ -68,6 +78,7 @@ impl<'a, 'e> InFlight<'a, 'e> {
             hijacked: NIL,
             stream: NIL,
             body: NIL,
+            body_end: None,
             status: NIL,
             headers: NIL,
             error: NIL,
@@ -211,6 +222,11 @@ impl AppThread {
     #[inline]
     pub fn is_body_over(&self) -> bool {
         self.body.load(Ordering::Relaxed) >= BodyStage::Over as u8
+    }
+
+    /// Whether the stream is to end because its worker does.
+    pub fn is_retired(&self) -> bool {
+        self.control().is_some_and(|control| control.stream_end(self.number()) == Some(StreamEnd::Retired))
     }
 
     pub fn number(&self) -> usize {

@@ -1,6 +1,6 @@
 //! The client's socket as a Ruby object: for hijacks and streaming bodies.
 
-use std::os::fd::{AsFd, IntoRawFd};
+use std::os::fd::IntoRawFd;
 
 use rb_sys::*;
 
@@ -22,7 +22,7 @@ pub(crate) unsafe fn socket_object(in_flight: &InFlight<'_, '_>) -> VALUE {
             Content::Stream(stream) => pipelined_after(stream),
             _ => string(pipelined),
         };
-        let fd = match in_flight.writer.as_fd().try_clone_to_owned() {
+        let fd = match in_flight.writer.copy_socket() {
             Ok(copy) => copy.into_raw_fd(),
             Err(error) => raise_errno(error, c"connection"),
         };

@@ -7,6 +7,7 @@ use rb_sys::*;
 
 use fastrack_http::{chunk_size_line, CHUNK_END, LAST_CHUNK};
 
+use crate::request::BodyEnd;
 use crate::response::sender::{limit, send_waiting, Batch, Encoding, Sender};
 use crate::ruby::{as_string, bytes, callback, interned, raise, ScopedRef, NIL};
 
@@ -16,6 +17,8 @@ struct Parts<'s, 'a, 'r, 'e> {
     chunked: bool,
     started: bool,
     panicked: bool,
+    /// The server ends the body.
+    is_over: bool,
     /// The body is not a valid series of chunks, although the app's Transfer-Encoding says so.
     has_bad_chunks: bool,
 }
@@ -31,8 +34,14 @@ impl Sender<'_, '_, '_> {
             self.in_flight.writer.set_more_follows(true);
             let block = ScopedRef::new();
             self.in_flight.block = block;
-            let mut parts =
-                Parts { sender: self, chunked, started: false, panicked: false, has_bad_chunks: false };
+            let mut parts = Parts {
+                sender: self,
+                chunked,
+                started: false,
+                panicked: false,
+                is_over: false,
+                has_bad_chunks: false,
+            };
             let data = block.begin(&mut parts);
             thread.set_body_called(true);
             rb_block_call(body, interned().id.each, 0, std::ptr::null(), Some(yielded_part), data);
@@ -106,6 +115,9 @@ impl Sender<'_, '_, '_> {
             send_waiting(self.in_flight, batch.slices());
             if first && self.remaining.is_none() {
                 self.in_flight.writer.note_follows(false);
+                if self.encoding == Encoding::Plain {
+                    self.in_flight.body_end = Some(if chunked { BodyEnd::LastChunk } else { BodyEnd::Close });
+                }
             }
             true
         }
@@ -127,14 +139,21 @@ unsafe extern "C" fn yielded_part(
             let sent = callback(|| {
                 let in_flight = &mut *parts.sender.in_flight;
                 if in_flight.thread.is_body_over() {
-                    in_flight.writer.abandon();
+                    parts.is_over = true;
+                    // Else the body ends here, as if it had no more parts.
+                    if in_flight.body_end.is_none() || !in_flight.thread.is_retired() {
+                        in_flight.writer.abandon();
+                    }
                 } else if RSTRING_LEN(part) > 0 {
                     let first = !std::mem::replace(&mut parts.started, true);
                     parts.has_bad_chunks = !parts.sender.send_part(part, parts.chunked, first);
                 }
             });
             parts.panicked = sent.is_none();
-            stop = parts.panicked || parts.has_bad_chunks || parts.sender.in_flight.writer.is_broken();
+            stop = parts.panicked
+                || parts.has_bad_chunks
+                || parts.is_over
+                || parts.sender.in_flight.writer.is_broken();
         });
         if stop {
             // Returns from each, as `break` in a block does.

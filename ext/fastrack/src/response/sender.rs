@@ -3,10 +3,10 @@
 use std::io::IoSlice;
 
 use fastrack_engine::{Progress, ResponseWriter};
-use fastrack_http::{has_no_body, AppChunks, DateCache, Length, Persistence, ResponseHead};
+use fastrack_http::{has_no_body, AppChunks, DateCache, Length, Persistence, ResponseHead, LAST_CHUNK};
 use fastrack_sys::epoch_seconds;
 
-use crate::request::InFlight;
+use crate::request::{BodyEnd, InFlight};
 use crate::ruby::without_gvl;
 
 /// Memory for the responses of one thread.
@@ -152,6 +152,22 @@ pub(crate) unsafe fn finish_waiting(in_flight: &mut InFlight<'_, '_>) {
             let _ = writer.wait().and_then(|()| writer.flush());
         });
         has_waited = true;
+    }
+}
+
+/// Ends the body of a stream whose worker ends, as if the app had come to its end.
+///
+/// # Safety
+/// As [`send_waiting`].
+pub(crate) unsafe fn end_body(in_flight: &mut InFlight<'_, '_>) {
+    let Some(end) = in_flight.body_end.take() else { return };
+    in_flight.writer.set_more_follows(false);
+    // SAFETY: as this function's.
+    unsafe {
+        if end == BodyEnd::LastChunk {
+            send_waiting(in_flight, &[IoSlice::new(LAST_CHUNK)]);
+        }
+        finish_waiting(in_flight);
     }
 }
 

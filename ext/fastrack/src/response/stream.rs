@@ -5,7 +5,7 @@ use rb_sys::*;
 
 use fastrack_http::Persistence;
 
-use crate::request::{read_ahead, socket_object};
+use crate::request::{read_ahead, socket_object, BodyEnd};
 use crate::response::sender::Sender;
 use crate::ruby::{call, interned, NIL};
 
@@ -37,6 +37,7 @@ impl Sender<'_, '_, '_> {
             }
             self.in_flight.stream = socket_object(self.in_flight);
             self.in_flight.writer.note_follows(is_upgrade);
+            self.in_flight.body_end = Some(BodyEnd::Close);
             self.in_flight.thread.set_body_called(true);
             call(callable, interned().id.call, &[self.in_flight.stream]);
             self.in_flight.thread.set_body_called(false);

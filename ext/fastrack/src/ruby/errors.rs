@@ -59,10 +59,18 @@ pub(crate) fn is_app_error(error: &Error) -> bool {
 
 /// Whether an exception is one by which the server ends a stream.
 pub(crate) fn is_stream_end(error: &Error) -> bool {
+    is_a(error, interned().stream_ended_error)
+}
+
+/// Whether an exception is the one by which a worker ends its streams.
+pub(crate) fn is_worker_retired(error: &Error) -> bool {
+    is_a(error, interned().worker_retired_error)
+}
+
+fn is_a(error: &Error, class: VALUE) -> bool {
     let exception = exception(error);
     // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
-    exception != NIL
-        && unsafe { rb_obj_is_kind_of(exception, interned().stream_ended_error) == Qtrue as VALUE }
+    exception != NIL && unsafe { rb_obj_is_kind_of(exception, class) == Qtrue as VALUE }
 }
 
 /// Whether an exception is Ruby's `fatal`, such as for a deadlock of all threads: an error of the app that also ends the

@@ -82,6 +82,7 @@ interned! {
         stream_ended_error = c"Fastrack::StreamEnded",
         client_gone_error = c"Fastrack::ClientGone",
         stream_timeout_error = c"Fastrack::StreamTimeout",
+        worker_retired_error = c"Fastrack::WorkerRetired",
         hijack_call = c"Fastrack::RequestBound::Hijack",
         early_hints_call = c"Fastrack::RequestBound::EarlyHints",
         client_gone_call = c"Fastrack::RequestBound::ClientGone",

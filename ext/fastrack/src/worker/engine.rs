@@ -68,6 +68,11 @@ fn define_control(class: RClass) -> Result<(), Error> {
     class.define_method("requests", method!(|this: This| this.control.requests(), 0))?;
     // Number of requests without an answer because the client had left before the app was called.
     class.define_method("dropped", method!(|this: This| this.control.dropped(), 0))?;
+    // Numbers of streams, and of sockets that the app has taken over and has not closed.
+    class.define_method("streams", method!(|this: This| this.control.streams(), 0))?;
+    class.define_method("sockets", method!(|this: This| this.control.sockets(), 0))?;
+    // Ends one of the streams, or else of these sockets. False if all were told to end.
+    class.define_method("end_one", method!(|this: This| this.control.end_one(), 0))?;
     // Whether a client waits to be accepted, read or answered.
     class.define_method("waiting?", method!(|this: This| this.control.is_anybody_waiting(), 0))?;
     // Passes the backtraces of Ruby's threads to the watchdog, for the log. To be called on THREAD_DUMP_SIGNAL. False if the
@@ -122,6 +127,7 @@ impl RubyEngine {
         }
         Ok(ruby.to_symbol(match finish {
             Finish::Stopped => "stopped",
+            Finish::Streaming => "streaming",
             Finish::Limit => "limit",
             Finish::Paused => "paused",
             Finish::Orphaned => "orphaned",

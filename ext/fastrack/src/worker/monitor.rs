@@ -172,6 +172,7 @@ fn worker((nr, pid, generation, state, spawned_at, slot): Worker) -> WorkerState
     let phase = match state.as_str() {
         "booting" => WorkerPhase::Booting,
         "serving" => WorkerPhase::Serving,
+        "lingering" => WorkerPhase::Lingering,
         _ => WorkerPhase::Stopping,
     };
     WorkerState { nr, pid, generation, phase, spawned_at, slot }

@@ -24,6 +24,8 @@ pub enum StreamEnd {
     ClientGone,
     /// The stream's time limit is over.
     Timeout,
+    /// The stream's worker was replaced, and ends. The client is there, and connects again.
+    Retired,
 }
 
 impl ActiveRequest {
@@ -74,6 +76,7 @@ impl ActiveRequest {
         if claim & STOPPED != 0 || !is_due {
             return None;
         }
+        self.is_retired.store(false, Ordering::Relaxed);
         let seat = self.slot_of(claim);
         self.own_slot.copy_request(seat);
         if follows && claim & ALLOWED == 0 {
@@ -90,6 +93,13 @@ impl ActiveRequest {
         changed.then_some(true)
     }
 
+    // --- any thread
+
+    /// Has the response end, if it is a stream that has not been told so: its worker ends. Whether it was told now.
+    pub fn end_stream(&self) -> bool {
+        self.is_stream() && !self.is_none() && !self.is_retired.swap(true, Ordering::Relaxed)
+    }
+
     // --- any thread that keeps the connection from being closed
 
     /// Why the stream is to end at this time; None if it goes on, or the response is no stream. Where the connection is HTTP's, a client that
@@ -98,7 +108,10 @@ impl ActiveRequest {
         if !self.is_stream() || self.is_none() {
             return None;
         }
-        let mut end = (now >= self.stream_ends.load(Ordering::Relaxed)).then_some(StreamEnd::Timeout);
+        let mut end = self.is_retired.load(Ordering::Relaxed).then_some(StreamEnd::Retired);
+        if now >= self.stream_ends.load(Ordering::Relaxed) {
+            end = Some(StreamEnd::Timeout);
+        }
         self.with_client(|client| {
             let is_gone = match self.is_upgrade.load(Ordering::Relaxed) {
                 true => is_connection_lost(client),
