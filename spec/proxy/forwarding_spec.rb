@@ -69,6 +69,20 @@ RSpec.describe "the proxy: what passes besides head and body", once: "the progra
     end
   end
 
+  it "a GET whose worker dies is asked anew by a new connection: kept ones may be the dead worker's, too" do
+    LoneProxy.open(@dir, threads: 1) do |proxy|
+      ask = -> { proxy.connect.tap { |client| client.write(message("GET / HTTP/1.1", "Host: a")) } }
+      answer = ->(worker) { worker.write(message("HTTP/1.1 200 OK", "Content-Length: 5"), "hello") }
+      clients, workers = Array.new(2) { [ask.call, proxy.worker] }.transpose
+      workers.each { |worker| read_until(worker, /\r\n\r\n/) && answer.call(worker) }
+      clients.each { |client| read_until(client, /hello\z/) }
+      client = ask.call
+      IO.select(workers, nil, nil, GcMode.patient(20)).first.first.close
+      answer.call(proxy.worker.tap { |worker| read_until(worker, /\r\n\r\n/) })
+      expect(read_until(client, /\r\n\r\n/)).to start_with("HTTP/1.1 200")
+    end
+  end
+
   describe "a change of protocols by HTTP/2 (RFC 8441)" do
     before(:context) { @server = Edge.start(ru: HttpApps.ru(:proxied)) }
 

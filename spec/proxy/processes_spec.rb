@@ -173,7 +173,13 @@ RSpec.describe "the proxy: its process, and those of the workers", once: "the pr
     end
 
     def anew(signal) = server.signal(signal, to: server.master) && server.await_ready(@generation = @generation.to_i.clamp(1..) + 1)
-    def kill = Process.kill(:KILL, (server.workers - server.molds - [Edge.proxy(server)]).sample)
+
+    def kill
+      (server.workers - server.molds - [Edge.proxy(server)]).sample&.then { |pid| Process.kill(:KILL, pid) }
+    rescue Errno::ESRCH
+      # The worker was just recycled.
+      nil
+    end
 
     it "no GET fails, and no connection is closed, while workers are replaced, recycled and killed" do
       skip "no h2load" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "h2load")) }

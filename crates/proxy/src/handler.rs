@@ -267,7 +267,8 @@ impl Exchange<'_> {
         match (result, again) {
             (Err(Failure::Lost), Some(parts)) => {
                 stats::RETRIED.fetch_add(1, Relaxed);
-                self.upstream.send(Request::from_parts(parts, Either::Right(Empty::<Bytes>::new()))).await
+                let body = Either::Right(Empty::<Bytes>::new());
+                self.upstream.send_anew(Request::from_parts(parts, body)).await
             }
             (result, _) => result,
         }

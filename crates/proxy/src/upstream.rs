@@ -60,11 +60,24 @@ impl Upstream {
     }
 
     /// The response of a worker.
-    pub async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        self.send_by(request, true).await
+    }
+
+    /// The same by a new connection: kept ones may be those of the worker that has just died.
+    pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        self.send_by(request, false).await
+    }
+
+    async fn send_by(
+        &self,
+        mut request: Request<Upload>,
+        may_be_kept: bool,
+    ) -> Result<Response<Incoming>, Failure> {
         let mut tries = TRIES;
         loop {
             tries -= 1;
-            let mut connection = self.connection().await.map_err(Failure::Unreachable)?;
+            let mut connection = self.connection(may_be_kept).await.map_err(Failure::Unreachable)?;
             match connection.try_send_request(request).await {
                 Ok(response) => {
                     self.keep(connection);
@@ -79,11 +92,11 @@ impl Upstream {
         }
     }
 
-    /// A kept connection, or a new one. In a shortage, either may come later: there is no event for that.
-    async fn connection(&self) -> io::Result<SendRequest<Upload>> {
+    /// A kept connection where that will do, or a new one. In a shortage, either may come later: there is no event for that.
+    async fn connection(&self, may_be_kept: bool) -> io::Result<SendRequest<Upload>> {
         let began = Instant::now();
         loop {
-            if let Some(kept) = self.take() {
+            if let Some(kept) = may_be_kept.then(|| self.take()).flatten() {
                 return Ok(kept);
             }
             match self.connect().await {
