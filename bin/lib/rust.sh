@@ -40,7 +40,7 @@ target_checks() {
       printf '\n== skipped: target %s, which rustup does not have here\n' "$target"
     fi
   done
-  [ ${#found[@]} = 0 ] || clippy "${found[@]}" -p fastrack-http -p fastrack-sys -p fastrack-engine -p fastrack-monitor
+  [ ${#found[@]} = 0 ] || clippy "${found[@]}" -p fastrack-http -p fastrack-access-log -p fastrack-sys -p fastrack-engine -p fastrack-monitor
 }
 
 has_target() {

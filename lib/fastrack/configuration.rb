@@ -119,7 +119,7 @@ module Fastrack
     def wrap(app) = puma ? puma.wrap(app) : app
 
     # @return [Array<String>] hints for the log: settings and files that this start does not use as its user may expect
-    def startup_hints = [usual_workers, unread_files, idle_queue].compact
+    def startup_hints = [usual_workers, unread_files, idle_queue, (RailsFiles::LINE if @rails_files.any?)].compact
 
     # @return [Array<String>] absolute paths: the server's pid file, and rackup's
     def pid_files = [pid, @given[:pid]].compact.map { |path| Text.expand(path) }.uniq
@@ -182,6 +182,7 @@ module Fastrack
       from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
       @rails_threads = !@rhebok && !config&.__unicorn__? && rails_app? && [chosen, from_variables].none? { |one| one.key?(:MaxThreads) }
       @values = defaults(config).merge(@assumed, from_variables, chosen)
+      @values.merge!(@rails_files = rails_files(environment, chosen, config))
       @auto_workers = @values[:MaxWorkers] == :auto
       count_workers if @auto_workers
       @values.freeze
@@ -211,6 +212,14 @@ module Fastrack
     def rails_app?
       @rails_app = (defined?(::Rails::Application) || AppEnvironment.rails?(StartCommand.logical_directory)) && true if @rails_app.nil?
       @rails_app
+    end
+
+    # @return [Hash{Symbol => Object}] options that RAILS_SERVE_STATIC_FILES changes
+    def rails_files(environment, chosen, config)
+      return {} if @rhebok || @development || config&.__unicorn__? || chosen.key?(:PublicFiles) || !rails_app?
+
+      require_relative "configuration/rails_files"
+      RailsFiles.options(environment, @values)
     end
 
     def count_workers

@@ -74,6 +74,9 @@ module Fastrack
 
     def close = @socket.close
 
+    # @return [Boolean]
+    def closed? = @socket.closed?
+
     # Closes a listener that is no longer configured.
     def drop
       Log.line("no longer listening on #{self}")

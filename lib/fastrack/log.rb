@@ -193,6 +193,10 @@ module Fastrack
         @paths = STANDARD.to_h { |stream| [stream, path_of(stream, descriptors)] }.compact
       end
 
+      # @param stream [IO]
+      # @return [String, nil] the path that #reopen opens for a log
+      def path(stream) = @paths.fetch(stream) { stream.path if stream.is_a?(File) && log?(stream) }
+
       # Reopens those whose path is now another file, or none.
       def reopen
         (@paths.to_a + opened).each do |stream, path|

@@ -256,7 +256,7 @@ module Fastrack
 
     # USR1 has another meaning in Puma, so the line says more with a puma.rb.
     def reopen_logs
-      @workers.reopen_logs
+      [@workers, *@launcher.proxy].each(&:reopen_logs)
       Log.line("USR1: log files are reopened#{"; for Puma's phased restart send HUP" if configuration.puma}")
     end
 

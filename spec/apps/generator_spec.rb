@@ -123,7 +123,10 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
                           "web: env RUBY_DEBUG_OPEN=true bin/rails server -u fastrack\ncss: bin/rails tailwindcss:watch\n"],
                          ["web: bin/rails s -p 3000\n", "web: bin/rails s -u fastrack -p 3000\n"]],
       "Dockerfile" => [["EXPOSE 80\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n",
-                        "EXPOSE 80\nENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\nCMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n"],
+                        "EXPOSE 80\n# before fastrack:install: CMD [\"./bin/thrust\", \"./bin/rails\", \"server\"]\n" \
+                        "ENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\" PORT=\"80\"\nCMD [\"./bin/rails\", \"server\"]\n"],
+                       ["CMD [\"./bin/rails\", \"server\", \"-b\", \"0.0.0.0\"]\n",
+                        "ENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\nCMD [\"./bin/rails\", \"server\", \"-b\", \"0.0.0.0\"]\n"],
                        ["CMD [\"bundle\", \"exec\", \"fastrack\"]\n", "CMD [\"bundle\", \"exec\", \"fastrack\"]\n"]],
       "bin/dev" => [["#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", *ARGV\n",
                      "#!/usr/bin/env ruby\nexec \"./bin/rails\", \"server\", \"-u\", \"fastrack\", *ARGV\n"]]
@@ -131,6 +134,14 @@ RSpec.describe "A new Rails app", skip: AppRequirements.missing("Rails 7.2 with 
       it "changes the line that is there in #{name}, once, and back" do
         found = texts.map.with_index { |(before, _), number| generated(before, name, "app#{number}") }
         expect(found).to eq(texts.map { |before, after| [after, { name => before }] })
+      end
+    end
+
+    it "has the proxy take the place of a Thruster in Rails' Dockerfile, and names its options otherwise" do
+      { "[\"./bin/thrust\", \"./bin/rails\", \"server\"]" => "", "[\"./bin/rails\", \"server\"]" => "# " }.each_with_index do |(command, mark), number|
+        generated("CMD #{command}\n", "Dockerfile", "proxy#{number}")
+        text = File.read(File.join(@dir, "files/Dockerfile/proxy#{number}-generated/config/fastrack.rb"))
+        expect(text).to match(/^#{mark}public_files "public" if environment == "production"\n#{mark}cache_control "\/assets\/\*", /)
       end
     end
 

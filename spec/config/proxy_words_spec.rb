@@ -51,6 +51,15 @@ RSpec.describe "Words of the proxy", once: "a file of words" do
       .to eq([%w[10.0.0.0/8 ::1], [["/assets/*", "public, max-age=60"]]])
   end
 
+  it "acme_server names Let's Encrypt's two directories, or any" do
+    require_relative "../../lib/fastrack/proxy/settings"
+    { "" => "https://acme-v02.api.letsencrypt.org/directory", "acme_server 'staging'" => "https://acme-staging-v02.api.letsencrypt.org/directory",
+      "acme_server 'https://ca.example/dir'" => "https://ca.example/dir" }.each do |text, url|
+      found = configure("bind 'ssl://0.0.0.0:443'\ntls_domains 'a.example'\nacme_contact 'ops@a.example'\n#{text}")
+      expect(Fastrack::Proxy::Settings.unbound(found).to_h[:acme]).to include(server: url, domains: %w[a.example], contact: "mailto:ops@a.example")
+    end
+  end
+
   ["compress true", "h2c true", "public_files 'public'", "sendfile_root 'private'", "listen 'tcp://127.0.0.1:1?proxy_protocol=true'"].each do |text|
     it("#{text.inspect} asks for the proxy") { expect(configure(text).proxy?).to be_truthy }
   end

@@ -7,7 +7,7 @@ RSpec.describe "the proxy: certificates by ACME", once: "what the program does, 
 
   # Pebble, which is Let's Encrypt's authority for tests, and the DNS that it asks. It looks for the proofs at the ports of the block's server.
   def authority(port, validity: 7_776_000, **settings)
-    @dir = Dir.mktmpdir("fastrack-acme")
+    @dir ||= Dir.mktmpdir("fastrack-acme")
     Edge.authority.merge("pebble.json" => JSON.generate(pebble: { listenAddress: "127.0.0.1:#{port + 2}", managementListenAddress: "127.0.0.1:#{port + 3}",
                                                                    certificate: "server.pem", privateKey: "server.key", tlsPort: port, httpPort: port + 1,
                                                                    certificateValidityPeriod: validity, **settings }))
@@ -68,6 +68,32 @@ RSpec.describe "the proxy: certificates by ACME", once: "what the program does, 
       server.await_ready(2)
       expect(certificate.serial).to eq(first.serial)
       eventually(60, -> { server.log }) { certificate.serial != first.serial }
+    end
+  end
+
+  it "the proof is HTTP-01 where the port of TLS cannot be reached, also with force_ssl" do
+    FreePort.keep(7) do |port|
+      # The authority asks for TLS where nobody listens.
+      @server = start(port, authority(port, tlsPort: port + 6))
+      await_certificate
+      expect(server.log).to match(/proxy: no new certificate of app\.example, www\.app\.example: .*; trying the other kind of proof/)
+    end
+  end
+
+  it "the old one is used on while no other comes, and an authority that has lost the account gets a new one" do
+    FreePort.keep(6) do |port|
+      @server = start(port, authority(port, validity: 20))
+      first = await_certificate
+      @pids.each { |pid| Process.kill(:TERM, pid) && Process.wait(pid) }
+      @pids.clear
+      server.await_log(/proxy: no new certificate of .*, with the old one until then/)
+      expect([certificate.serial, Edge.curl(server, host: "app.example").last.success?]).to eq([first.serial, true])
+      # It knows no account when it comes back.
+      authority(port)
+      File.write(server.file("fastrack.rb"), File.read(server.file("fastrack.rb")).sub("ops@", "other@"))
+      server.signal(:HUP)
+      second = eventually(60, -> { server.log }) { certificate.then { |one| one if one.serial != first.serial } }
+      expect([second.issuer.to_s, Dir.glob("acme/account-*.json", base: server.dir).size]).to match([/Pebble/, 1])
     end
   end
 

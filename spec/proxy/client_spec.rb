@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "ipaddr"
+
 RSpec.describe "the proxy: what an app learns of the client", once: "the program knows no Ruby" do
   def server = @server
 
@@ -57,15 +59,21 @@ RSpec.describe "the proxy: what an app learns of the client", once: "the program
     expect(env).to include("REMOTE_ADDR" => "127.0.0.1", "HTTP_X_FORWARDED_FOR" => "203.0.113.9", "HTTP_X_FORWARDED_PROTO" => "https", "rack.url_scheme" => "http")
   end
 
-  it "the PROXY protocol names the client" do
+  it "the PROXY protocol names the client, in both of its versions" do
     @server = Edge.start(parameters: "&proxy_protocol=true")
     expect(Edge.curl(server).last).not_to be_success
     expect(Edge.env(server, "--haproxy-protocol", "--haproxy-clientip", "203.0.113.9")).to include("REMOTE_ADDR" => "203.0.113.9") if Edge.curl(server, "--help", "all").first.include?("clientip")
-    socket = server.connect
-    socket.write("PROXY TCP4 203.0.113.9 192.0.2.1 51234 443\r\n")
-    tls = OpenSSL::SSL::SSLSocket.new(socket).tap(&:connect)
-    tls.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    expect(HttpApps::Echo.read(HttpResponse.parse(tls.read))["env"]).to include("REMOTE_ADDR" => "203.0.113.9", "REMOTE_PORT" => "51234")
+    second = ->(command, family, bytes) { "\r\n\r\n\0\r\nQUIT\n".b + [command, family, bytes.bytesize].pack("CCn") + bytes }
+    {
+      "PROXY TCP4 203.0.113.9 192.0.2.1 51234 443\r\n" => ["203.0.113.9", "51234"],
+      second.call(0x21, 0x11, [203, 0, 113, 9, 192, 0, 2, 1, 51_234, 443].pack("C8nn")) => ["203.0.113.9", "51234"],
+      second.call(0x21, 0x21, [IPAddr.new("2001:db8::9").hton, IPAddr.new("::1").hton, 51_234, 443].pack("a16a16nn")) => ["2001:db8::9", "51234"],
+      second.call(0x20, 0, "") => ["127.0.0.1", /\A\d+\z/]
+    }.each do |head, (address, number)|
+      tls = OpenSSL::SSL::SSLSocket.new(server.connect.tap { |socket| socket.write(head) }).tap(&:connect)
+      tls.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+      expect(HttpApps::Echo.read(HttpResponse.parse(tls.read))["env"]).to include("REMOTE_ADDR" => address, "REMOTE_PORT" => number)
+    end
   end
 
   it "a port without TLS redirects with force_ssl, and keeps path and query" do

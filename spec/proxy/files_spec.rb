@@ -55,6 +55,15 @@ RSpec.describe "the proxy: files and compression", once: "the program knows no R
     expect([head.status, head.headers["content-length"], head.body]).to eq([200, "10", ""])
   end
 
+  it "HEAD by HTTP/2 has no body either, of files and of this process's errors", once: "what nghttp sees" do
+    skip "no nghttp" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "nghttp")) }
+    { "/a.txt" => ["200", "10"], "/send?../secret" => %w[404 10] }.each do |path, (status, length)|
+      said = Open3.capture2e("nghttp", "-nv", "--timeout=20", "-H", ":method: HEAD", "https://127.0.0.1:#{server.port}#{path}").first.gsub(/\e\[[\d;]*m/, "")
+      expect(said).to include(":status: #{status}", "content-length: #{length}")
+      expect(said).not_to match(/RST_STREAM|PROTOCOL_ERROR|recv DATA/)
+    end
+  end
+
   it "a compressed form beside the file goes to whom takes it" do
     zipped = get("/assets/b.css", "Accept-Encoding: gzip")
     expect([zipped.headers["content-encoding"], Zlib.gunzip(zipped.body), zipped.headers["vary"]]).to eq(["gzip", "zipped", "accept-encoding"])

@@ -29,9 +29,9 @@ RSpec.describe "the proxy: its process, and those of the workers", once: "the pr
     expect(File.read("/proc/#{proxy}/status")[/^VmRSS:\s+(\d+)/, 1].to_i).to be < 12 * 1024
   end
 
-  it "a GET whose worker dies is tried once more, and any other request is a 502" do
+  it "a GET or HEAD whose worker dies is tried once more, and any other request is a 502" do
     start("max_workers 2\n")
-    expect(code(path: "/die-once?get")).to eq("200")
+    expect([code(path: "/die-once?get"), code("-I", path: "/die-once?head")]).to eq(%w[200 200])
     expect(code("-X", "POST", "-d", "a=b", path: "/die-once?post")).to eq("502")
     expect(code(path: "/die?always")).to eq("502")
     # Twice, and never again.
@@ -109,6 +109,15 @@ RSpec.describe "the proxy: its process, and those of the workers", once: "the pr
     expect([server.wait.exitstatus, asked.value.last.success?]).to eq([0, false])
   end
 
+  it "the proxy and the workers have GracefulTimeout together, not each" do
+    start("graceful_timeout 4\nrequest_timeout 0\n")
+    asked = Thread.new { Edge.curl(server, path: "/slow?late") }
+    server.await_file("called-late")
+    server.signal(:TERM)
+    expect([server.wait.exitstatus, asked.value.last.success?]).to eq([0, false])
+    expect(server.log[/stopped, ([\d.]+) s after TERM/, 1].to_f).to be_between(3.9, 7.5)
+  end
+
   it "USR2 hands the port to another proxy, and the old one finishes its requests" do
     start
     old = [server.master, Edge.proxy(server)]
@@ -135,6 +144,64 @@ RSpec.describe "the proxy: its process, and those of the workers", once: "the pr
     asking.join
     expect(codes.tally).to eq("200" => codes.size)
     expect(codes.size).to be > 20
+  end
+
+  it "a worker that dies while the proxy finishes its requests has a successor" do
+    start("max_workers 2\n")
+    asked = Thread.new { Edge.curl(server, path: "/slow?last") }
+    busy = server.await_file("called-last") && File.read(server.file("called-last")).to_i
+    before = server.workers - server.molds - [Edge.proxy(server)]
+    server.signal(:TERM)
+    eventually { server.refused? }
+    Process.kill(:KILL, *(before - [busy]))
+    eventually(Server::DEADLINE, -> { server.log }) { (server.workers - server.molds - before - [Edge.proxy(server)]).any? }
+    server.write("go", "")
+    expect([asked.value.last.success?, server.wait.exitstatus, server.log[/cannot spawn.*/]]).to eq([true, 0, nil])
+  end
+
+  describe "under load" do
+    # Asks until changes were made for long enough; LOAD=full: as long as before a release.
+    #
+    # @yieldreturn [String, nil] what has failed
+    def failures(changes)
+      ends = Eventually.now + (ENV["LOAD"] == "full" ? 60 : 5)
+      failed = []
+      asking = Thread.new { failed.concat([*yield]) while Eventually.now < ends }
+      changes.cycle { |change| asking.alive? ? change.call && sleep(0.3) : break }
+      asking.join
+      failed
+    end
+
+    def anew(signal) = server.signal(signal, to: server.master) && server.await_ready(@generation = @generation.to_i.clamp(1..) + 1)
+
+    def kill
+      (server.workers - server.molds - [Edge.proxy(server)]).sample&.then { |pid| Process.kill(:KILL, pid) }
+    rescue Errno::ESRCH
+      # The worker was just recycled.
+      nil
+    end
+
+    it "no GET fails, and no connection is closed, while workers are replaced, recycled and killed" do
+      skip "no h2load" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "h2load")) }
+      start("max_workers 2\nmax_request_per_child 500\n")
+      # h2load connects once: a connection that ends takes the rest of its requests with it.
+      failed = failures([-> { anew(:HUP) }, -> { kill }, -> { kill }]) do
+        said, = Open3.capture2e("h2load", "-n", "2000", "-c", "4", "-m", "8", "https://127.0.0.1:#{server.port}/")
+        said unless said.include?(" 2000 succeeded, 0 failed, 0 errored, 0 timeout") && said.include?("status codes: 2000 2xx")
+      end
+      expect(failed).to eq([])
+    end
+
+    it "no GET fails while the master is replaced and workers are killed" do
+      start("max_workers 2\nmax_request_per_child 500\n")
+      # curl asks anew what a server has refused as its last word (GOAWAY).
+      options = ["--no-progress-meter", "--parallel", "--parallel-max", "16", "-w", "%{http_code}\n"]
+      failed = failures([-> { anew(:USR2) }, -> { kill }]) do
+        codes = Edge.curl(server, *options, "-o", File::NULL, path: "/?[1-200]").first
+        codes unless codes == "200\n" * 200
+      end
+      expect(failed).to eq([])
+    end
   end
 
   it "HUP gives another address its proxy, and takes it from one that is no longer named" do

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::prelude::{Engine, BASE64_URL_SAFE_NO_PAD};
 use instant_acme::{
     Account, AuthorizationStatus, ChallengeType, ExternalAccountKey, Identifier, KeyAuthorization,
-    NewAccount, NewOrder, OrderStatus, RetryPolicy,
+    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::crypto::ring;
@@ -41,7 +41,25 @@ const LONGEST_SLEEP: u64 = 3600;
 /// How long the authority may take to check and to sign.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The type of the error for an account that the authority does not know (RFC 8555 §6.7).
+const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+
+/// The kinds of proof, the preferred one first.
+const PROOFS: [ChallengeType; 2] = [ChallengeType::TlsAlpn01, ChallengeType::Http01];
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// The authority has not found the proof.
+#[derive(Debug)]
+struct Refused(String);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// What to ask of whom.
 #[derive(Clone, Debug, Deserialize)]
@@ -139,23 +157,36 @@ pub fn prepare(settings: &Settings) -> Result<(), String> {
 pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
     let (cert, _) = settings.files();
     let mut failures: u32 = 0;
+    let mut proof = 0;
+    // Whether the proof is the other one, at once.
+    let mut is_second = false;
     loop {
         let left = validity(&cert).map_or(0, |(start, end)| seconds_until_renewal(start, end, now()));
         if left > 0 {
             sleep(Duration::from_secs(left.min(LONGEST_SLEEP))).await;
             continue;
         }
-        let result = obtain(&settings, &challenges, failures).await;
+        let result = obtain(&settings, &challenges, proof).await;
         challenges.clear();
         match result {
             Ok(()) => {
                 failures = 0;
+                is_second = false;
                 control::inform(&format!("new certificate of {}", settings.domains.join(", ")));
             }
             Err(error) => {
+                let names = settings.domains.join(", ");
+                // One of the two ports may be closed.
+                proof = 1 - proof;
+                if failures == 0 && error.is::<Refused>() && !is_second {
+                    is_second = true;
+                    control::warn(&format!(
+                        "no new certificate of {names}: {error}; trying the other kind of proof"
+                    ));
+                    continue;
+                }
                 let pause = pause_after(failures);
                 failures += 1;
-                let names = settings.domains.join(", ");
                 let error = reason(&*error);
                 control::error(&format!("no new certificate of {names}: {error}; trying again in {pause} s, with the old one until then"));
                 // A part of it at random: not all servers come back at once.
@@ -187,27 +218,22 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
-/// Orders a certificate. After a failure the other kind of challenge is taken first: one of the two ports may be closed.
-async fn obtain(settings: &Settings, challenges: &Challenges, failures: u32) -> Result<(), Failure> {
-    let kinds = if failures % 2 == 0 {
-        [ChallengeType::TlsAlpn01, ChallengeType::Http01]
-    } else {
-        [ChallengeType::Http01, ChallengeType::TlsAlpn01]
-    };
-    let account = account(settings).await?;
-    let names: Vec<Identifier> = settings.domains.iter().cloned().map(Identifier::Dns).collect();
-    let mut order = account.new_order(&NewOrder::new(&names)).await?;
+/// Orders a certificate, with the proof of this index in [`PROOFS`] where the authority offers it, else the other one.
+async fn obtain(settings: &Settings, challenges: &Challenges, proof: usize) -> Result<(), Failure> {
+    let kinds = [&PROOFS[proof], &PROOFS[1 - proof]];
+    let mut order = order(settings).await?;
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization?;
         if authorization.status == AuthorizationStatus::Valid {
             continue;
         }
-        let offered = |kind: &&ChallengeType| authorization.challenges.iter().any(|one| one.r#type == **kind);
+        let offered =
+            |kind: &&&ChallengeType| authorization.challenges.iter().any(|one| one.r#type == ***kind);
         let kind = kinds
             .iter()
             .find(offered)
-            .cloned()
+            .map(|kind| (*kind).clone())
             .ok_or("the authority offers neither TLS-ALPN-01 nor HTTP-01")?;
         let host = authorization.identifier().to_string();
         let mut challenge = authorization.challenge(kind).ok_or("the challenge is gone")?;
@@ -215,9 +241,11 @@ async fn obtain(settings: &Settings, challenges: &Challenges, failures: u32) -> 
         challenge.set_ready().await?;
     }
     let retries = RetryPolicy::default().timeout(PATIENCE);
-    match order.poll_ready(&retries).await? {
-        OrderStatus::Ready | OrderStatus::Valid => {}
-        _ => return Err(refusal(&mut order).await.into()),
+    match order.poll_ready(&retries).await {
+        Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
+        Ok(_) => return Err(Refused(refusal(&mut order).await).into()),
+        Err(instant_acme::Error::Api(problem)) => return Err(Refused(problem.to_string()).into()),
+        Err(error) => return Err(error.into()),
     }
     let secret = order.finalize().await?;
     let chain = order.poll_certificate(&retries).await?;
@@ -227,7 +255,7 @@ async fn obtain(settings: &Settings, challenges: &Challenges, failures: u32) -> 
 }
 
 /// Why the authority refuses an order.
-async fn refusal(order: &mut instant_acme::Order) -> String {
+async fn refusal(order: &mut Order) -> String {
     let mut reasons = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(Ok(authorization)) = authorizations.next().await {
@@ -239,6 +267,19 @@ async fn refusal(order: &mut instant_acme::Order) -> String {
         "the authority refuses the order".to_owned()
     } else {
         reasons.join("; ")
+    }
+}
+
+/// A new order. An account that the authority does not know any more is replaced.
+async fn order(settings: &Settings) -> Result<Order, Failure> {
+    let names: Vec<Identifier> = settings.domains.iter().cloned().map(Identifier::Dns).collect();
+    let wanted = NewOrder::new(&names);
+    match account(settings).await?.new_order(&wanted).await {
+        Err(instant_acme::Error::Api(problem)) if problem.r#type.as_deref() == Some(NO_ACCOUNT) => {
+            fs::remove_file(account_file(settings))?;
+            Ok(account(settings).await?.new_order(&wanted).await?)
+        }
+        result => Ok(result?),
     }
 }
 

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
+use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
 use crate::connection::InFlight;
 use crate::files::Content;
@@ -24,13 +25,26 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Outgoing {
     source: Source,
+    /// The line in the access log, for an answer of this process.
+    line: Option<Answered>,
     _request: InFlight,
 }
 
 impl Outgoing {
     /// The body of the response to `request`.
     pub fn new(source: Source, request: InFlight) -> Self {
-        Outgoing { source, _request: request }
+        Outgoing { source, line: None, _request: request }
+    }
+
+    /// Leaves the body out, if it is this process's own, and returns its length. A worker sends none where none is wanted.
+    pub fn leave_out(&mut self) -> Option<u64> {
+        let Source::Own(content) = &mut self.source else { return None };
+        Some(std::mem::replace(content, Content::empty()).left())
+    }
+
+    /// Writes `line` at the end.
+    pub fn with_line(self, line: Option<Answered>) -> Self {
+        Outgoing { line, ..self }
     }
 }
 
@@ -42,9 +56,14 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        match &mut self.source {
+        let this = &mut *self;
+        match &mut this.source {
             Source::Own(content) => {
-                Poll::Ready(content.next_part().map(|part| part.map(Frame::data).map_err(Error::from)))
+                let part = content.next_part();
+                if let (Some(line), Some(Ok(part))) = (&mut this.line, &part) {
+                    line.add(part.len());
+                }
+                Poll::Ready(part.map(|part| part.map(Frame::data).map_err(Error::from)))
             }
             Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
             Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),

@@ -11,6 +11,18 @@ use serde::de::DeserializeOwned;
 /// The master's word for the end. Signals are the master's: it has them ignored here.
 const STOP: &str = "stop";
 
+/// The master's word for log files that were rotated.
+const REOPEN: &str = "reopen";
+
+/// What the master says.
+#[derive(Debug)]
+pub enum Order<T> {
+    /// New settings, or why they cannot be read.
+    Settings(Result<T, String>),
+    /// Log files are to be opened anew.
+    Reopen,
+}
+
 /// Says that clients are accepted.
 pub fn ready() {
     say("ready", "");
@@ -47,29 +59,39 @@ fn say(kind: &str, text: &str) {
     let _ = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush());
 }
 
-/// The next settings from standard input; None at its end, or when the process is to end.
-pub fn next_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
-    let mut line = String::new();
-    match std::io::stdin().lock().read_line(&mut line) {
-        Ok(0) | Err(_) => None,
-        Ok(_) if line.trim_end() == STOP => None,
-        Ok(_) => {
-            Some(serde_json::from_str(&line).map_err(|error| format!("the settings cannot be read: {error}")))
-        }
+/// The first settings from standard input; None at its end.
+pub fn first_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
+    match next_order()? {
+        Order::Settings(settings) => Some(settings),
+        Order::Reopen => first_settings(),
     }
 }
 
-/// All further settings. The channel ends with the master.
-pub fn all_settings<T: DeserializeOwned + Send + 'static>(
-) -> std::io::Result<UnboundedReceiver<Result<T, String>>> {
+/// The next order; None at the end of standard input, or when the process is to end.
+fn next_order<T: DeserializeOwned>() -> Option<Order<T>> {
+    let mut line = String::new();
+    match std::io::stdin().lock().read_line(&mut line) {
+        Ok(0) | Err(_) => None,
+        Ok(_) => match line.trim_end() {
+            STOP => None,
+            REOPEN => Some(Order::Reopen),
+            text => Some(Order::Settings(
+                serde_json::from_str(text).map_err(|error| format!("the settings cannot be read: {error}")),
+            )),
+        },
+    }
+}
+
+/// All further orders. The channel ends with the master.
+pub fn all_orders<T: DeserializeOwned + Send + 'static>() -> std::io::Result<UnboundedReceiver<Order<T>>> {
     let (sender, receiver) = unbounded_channel();
     let read = move || {
-        while let Some(settings) = next_settings() {
-            if sender.send(settings).is_err() {
+        while let Some(order) = next_order() {
+            if sender.send(order).is_err() {
                 break;
             }
         }
     };
-    std::thread::Builder::new().name("settings".into()).stack_size(64 * 1024).spawn(read)?;
+    std::thread::Builder::new().name("orders".into()).stack_size(64 * 1024).spawn(read)?;
     Ok(receiver)
 }

@@ -117,12 +117,17 @@ pub fn set_client(fields: &mut HeaderMap, client: Client, version: Version, is_e
 
 fn word(Client { address, is_https }: Client, version: Version) -> HeaderValue {
     let scheme = if is_https { "https" } else { "http" };
-    let protocol = match version {
+    let protocol = protocol(version);
+    text(format!("{} {} {scheme} {protocol}", address.ip().to_canonical(), address.port()))
+}
+
+/// The protocol as the app and the access log have it.
+pub fn protocol(version: Version) -> &'static str {
+    match version {
         Version::HTTP_2 => "HTTP/2",
         Version::HTTP_10 => "HTTP/1.0",
         _ => "HTTP/1.1",
-    };
-    text(format!("{} {} {scheme} {protocol}", address.ip().to_canonical(), address.port()))
+    }
 }
 
 fn text(text: String) -> HeaderValue {

@@ -166,6 +166,9 @@ fn with_body(builder: Builder, entry: &Entry, variant: &Variant, ranges: Ranges)
     };
     let opened = |pieces| match FileBody::open(variant, pieces) {
         Ok(body) => (StatusCode::OK, Content::File(Box::new(body))),
+        Err(error) if fastrack_sys::is_out_of_fds(&error) => {
+            (StatusCode::SERVICE_UNAVAILABLE, Content::empty())
+        }
         // It was removed, or may not be read.
         Err(_) => (StatusCode::NOT_FOUND, Content::empty()),
     };

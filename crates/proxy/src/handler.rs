@@ -12,6 +12,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri::{self, Uri};
 use hyper::{Method, Request, Response, StatusCode, Version};
 
+use crate::access_log::{AccessLog, Logged};
 use crate::acme::Challenges;
 use crate::body::{Outgoing, Source};
 use crate::change::Change;
@@ -21,7 +22,7 @@ use crate::fields::{self, Client};
 use crate::files::{Content, Files};
 use crate::settings::Settings;
 use crate::stats;
-use crate::upstream::{Failure, Upload, Upstream};
+use crate::upstream::{self, Failure, Upload, Upstream};
 
 /// Has the app name files instead of sending them (Rack::Sendfile).
 static SENDFILE_TYPE: HeaderName = HeaderName::from_static("x-sendfile-type");
@@ -82,12 +83,25 @@ pub struct Handler {
     site: Arc<CurrentSite>,
     challenges: Arc<Challenges>,
     upstream: Upstream,
+    log: Option<Arc<AccessLog>>,
 }
 
 impl Handler {
-    /// Asks the workers behind `upstream`.
-    pub fn new(site: Arc<CurrentSite>, challenges: Arc<Challenges>, upstream: Upstream) -> Self {
-        Handler { site, challenges, upstream }
+    /// Asks the workers behind `upstream`, and logs its own answers in `log`.
+    pub fn new(
+        site: Arc<CurrentSite>,
+        challenges: Arc<Challenges>,
+        upstream: Upstream,
+        log: Option<Arc<AccessLog>>,
+    ) -> Self {
+        Handler { site, challenges, upstream, log }
+    }
+
+    /// Logs that hyper has refused a request which is none.
+    pub fn log_refusal(&self, connection: &Connection, status: StatusCode) {
+        if let Some(log) = &self.log {
+            drop(Logged::unread(log, connection.peer.ip().to_canonical()).answer(status.as_u16()));
+        }
     }
 
     /// The present site.
@@ -101,6 +115,18 @@ impl Handler {
         connection: &Arc<Connection>,
         request: Request<Incoming>,
     ) -> Result<Response<Outgoing>, Infallible> {
+        let is_head = request.method() == Method::HEAD;
+        let mut response = self.respond(connection, request).await;
+        // hyper would send the body by HTTP/2.
+        if let Some(length) =
+            is_head.then(|| response.body_mut().leave_out()).flatten().filter(|length| *length > 0)
+        {
+            response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        }
+        Ok(response)
+    }
+
+    async fn respond(&self, connection: &Arc<Connection>, request: Request<Incoming>) -> Response<Outgoing> {
         let in_flight = connection.begin_request();
         let site = self.site.get();
         if request.version() == Version::HTTP_2 {
@@ -110,24 +136,33 @@ impl Handler {
         let client = fields::client(connection.peer, connection.is_tls, &parts.headers, |ip| {
             site.settings.is_trusted(ip)
         });
+        let logged =
+            self.log.as_ref().map(|log| Logged::new(log, &parts, client.address.ip().to_canonical()));
         if let Some(text) = site.settings.acme.as_ref().and_then(|_| self.challenges.text(parts.uri.path())) {
-            return Ok(with(Response::new(Source::Own(Content::Memory(Some(text.into())))), in_flight));
+            let response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
+            return answered(response, in_flight, logged);
         }
         if let Some(response) = redirect(connection, &parts, client) {
-            return Ok(with(response, in_flight));
+            return answered(response, in_flight, logged);
         }
         if let Some(response) = site.files.as_ref().and_then(|files| files.answer(&parts)) {
             stats::FILES.fetch_add(1, Relaxed);
-            return Ok(with(response.map(Source::Own), in_flight));
+            return answered(response.map(Source::Own), in_flight, logged);
         }
-        Ok(Exchange { site: &site, upstream: &self.upstream, connection, client }
-            .run(parts, body, in_flight)
-            .await)
+        Exchange { site: &site, upstream: &self.upstream, connection, client }
+            .run(parts, body, in_flight, logged)
+            .await
     }
 }
 
 fn with(response: Response<Source>, request: InFlight) -> Response<Outgoing> {
     response.map(|source| Outgoing::new(source, request))
+}
+
+/// An answer of this process, which has its line in the access log.
+fn answered(response: Response<Source>, request: InFlight, logged: Option<Logged>) -> Response<Outgoing> {
+    let line = logged.map(|logged| logged.answer(response.status().as_u16()));
+    response.map(|source| Outgoing::new(source, request).with_line(line))
 }
 
 /// A response of this process's own.
@@ -167,10 +202,16 @@ struct Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    async fn run(&self, mut parts: Parts, body: Incoming, in_flight: InFlight) -> Response<Outgoing> {
+    async fn run(
+        &self,
+        mut parts: Parts,
+        body: Incoming,
+        in_flight: InFlight,
+        logged: Option<Logged>,
+    ) -> Response<Outgoing> {
         let change = match Change::of(&mut parts) {
             Ok(change) => change,
-            Err(status) => return with(own(status), in_flight),
+            Err(status) => return answered(own(status), in_flight, logged),
         };
         self.prepare(&mut parts);
         let asked = Asked::of(&parts);
@@ -179,10 +220,10 @@ impl Exchange<'_> {
         match self.send(parts, body).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),
-                None => with(own(StatusCode::BAD_GATEWAY), in_flight),
+                None => answered(own(StatusCode::BAD_GATEWAY), in_flight, logged),
             },
             Ok(response) => with(self.finish(response, &asked), in_flight),
-            Err(failure) => with(failed(&failure), in_flight),
+            Err(failure) => answered(failed(&failure), in_flight, logged),
         }
     }
 
@@ -226,7 +267,8 @@ impl Exchange<'_> {
         match (result, again) {
             (Err(Failure::Lost), Some(parts)) => {
                 stats::RETRIED.fetch_add(1, Relaxed);
-                self.upstream.send(Request::from_parts(parts, Either::Right(Empty::<Bytes>::new()))).await
+                let body = Either::Right(Empty::<Bytes>::new());
+                self.upstream.send_anew(Request::from_parts(parts, body)).await
             }
             (result, _) => result,
         }
@@ -318,10 +360,8 @@ fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -
 
 fn failed(failure: &Failure) -> Response<Source> {
     let status = match failure {
-        // The workers are busy: the backlog is full.
-        Failure::Unreachable(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        // The workers are busy, or so is this process.
+        Failure::Unreachable(error) if upstream::may_pass(error) => StatusCode::SERVICE_UNAVAILABLE,
         Failure::Unreachable(error) => {
             crate::control::warn(&format!("no worker can be reached: {error}"));
             StatusCode::BAD_GATEWAY

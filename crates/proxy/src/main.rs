@@ -9,6 +9,7 @@
 //!                                        '-----> upstream -> worker
 //! ```
 
+mod access_log;
 mod acme;
 mod body;
 mod change;

@@ -10,8 +10,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{watch, Semaphore};
 use tokio::time::{interval, sleep, Instant};
 
+use crate::access_log::AccessLog;
 use crate::acme::{self, Challenges};
-use crate::control;
+use crate::control::{self, Order};
 use crate::handler::{CurrentSite, Handler, Site};
 use crate::server::{Endpoint, Server};
 use crate::settings::Settings;
@@ -27,7 +28,7 @@ const END_LOOK: Duration = Duration::from_millis(10);
 
 /// Checks the settings on standard input, as a start would.
 pub fn check() -> Result<(), String> {
-    let settings: Settings = control::next_settings().ok_or("no settings")??;
+    let settings: Settings = control::first_settings().ok_or("no settings")??;
     // What comes by ACME is not there before the first start.
     let is_there = |listener: &&crate::settings::Listener| {
         !listener.certificates.is_empty()
@@ -42,7 +43,7 @@ pub fn check() -> Result<(), String> {
 
 /// Serves until the master says so, or is gone.
 pub fn run() -> Result<(), String> {
-    let settings: Settings = control::next_settings().ok_or("no settings")??;
+    let settings: Settings = control::first_settings().ok_or("no settings")??;
     settings.acme.as_ref().map_or(Ok(()), acme::prepare)?;
     let certificates = load_certificates(&settings)?;
     certificates
@@ -51,14 +52,16 @@ pub fn run() -> Result<(), String> {
         .flat_map(|one| one.warnings(now()))
         .for_each(|warning| control::warn(&warning));
     let sockets = take_sockets(&settings)?;
+    let log = settings.access_log.as_ref().map(AccessLog::start).transpose();
+    let log = log.map_err(|error| format!("cannot use the access log: {error}"))?;
     let challenges = Arc::<Challenges>::default();
     let endpoints = endpoints(&settings, &certificates, &challenges)?;
     let site = Arc::new(CurrentSite::new(Site::new(settings)?));
     let (stop, stopped) = watch::channel(false);
     let listening: Vec<(TcpListener, Arc<Endpoint>)> = sockets.into_iter().zip(endpoints).collect();
-    start_threads(&site, &challenges, &listening, &stopped)?;
+    start_threads(&site, &challenges, &log, &listening, &stopped)?;
     control::ready();
-    let process = Process { site, certificates, challenges, stop };
+    let process = Process { site, certificates, challenges, log, stop };
     process.runtime()?.block_on(process.lead(listening))
 }
 
@@ -104,6 +107,7 @@ fn endpoints(
 fn start_threads(
     site: &Arc<CurrentSite>,
     challenges: &Arc<Challenges>,
+    log: &Option<Arc<AccessLog>>,
     listening: &[(TcpListener, Arc<Endpoint>)],
     stopped: &watch::Receiver<bool>,
 ) -> Result<(), String> {
@@ -115,8 +119,9 @@ fn start_threads(
                 Arc::clone(site),
                 Arc::clone(challenges),
                 Upstream::new(settings.upstream.clone()),
+                log.clone(),
             )),
-            places: Arc::new(Semaphore::new(settings.max_connections)),
+            places: Arc::new(Semaphore::new(places(&settings))),
             stop: stopped.clone(),
         };
         let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| {
@@ -137,6 +142,13 @@ fn start_threads(
     drop(ready);
     // Each thread says so, or what is wrong.
     is_ready.iter().take(settings.threads.max(1)).collect()
+}
+
+/// Clients that a thread may have. A quarter of the descriptors is for connections to workers, and for files: requests of the clients
+/// that are there would fail otherwise.
+fn places(settings: &Settings) -> usize {
+    let clients = fastrack_sys::fd_limit() / 4 * 3;
+    settings.max_connections.min(clients / settings.threads.max(1)).max(1)
 }
 
 fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &Sender<Result<(), String>>) {
@@ -165,6 +177,7 @@ struct Process {
     site: Arc<CurrentSite>,
     certificates: Vec<Option<Arc<Certificates>>>,
     challenges: Arc<Challenges>,
+    log: Option<Arc<AccessLog>>,
     stop: watch::Sender<bool>,
 }
 
@@ -176,7 +189,7 @@ impl Process {
     /// Follows the master until the process is to end, then waits for the requests.
     async fn lead(&self, listening: Vec<(TcpListener, Arc<Endpoint>)>) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
-        let mut settings = control::all_settings().map_err(failed)?;
+        let mut orders = control::all_orders().map_err(failed)?;
         if let Some(settings) = self.site.get().settings.acme.clone() {
             tokio::spawn(acme::keep(settings, Arc::clone(&self.challenges)));
         }
@@ -185,9 +198,10 @@ impl Process {
         let mut told = serde_json::Value::Null;
         loop {
             tokio::select! {
-                next = settings.recv() => match next {
-                    Some(Ok(next)) => self.apply(next),
-                    Some(Err(error)) => control::error(&error),
+                order = orders.recv() => match order {
+                    Some(Order::Settings(Ok(settings))) => self.apply(settings),
+                    Some(Order::Settings(Err(error))) => control::error(&error),
+                    Some(Order::Reopen) => self.log.iter().for_each(|log| log.reopen()),
                     None => break,
                 },
                 _ = look.tick() => {
@@ -258,6 +272,7 @@ impl Process {
         if left > 0 {
             control::inform(&format!("{left} connections are cut at the end of GracefulTimeout"));
         }
+        self.log.iter().for_each(|log| log.finish());
     }
 }
 

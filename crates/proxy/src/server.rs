@@ -12,6 +12,7 @@ use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::{service_fn, HttpService};
+use hyper::StatusCode;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulConnection;
@@ -192,7 +193,12 @@ impl Server {
                 return;
             };
             tokio::select! {
-                _ = http.as_mut() => return,
+                result = http.as_mut() => {
+                    if let Some(status) = result.err().and_then(|error| refusal(&*error.into())) {
+                        self.handler.log_refusal(connection, status);
+                    }
+                    return;
+                }
                 _ = self.stop.wait_for(|stop| *stop), if !is_stopping => {
                     http.as_mut().end_gracefully();
                     is_stopping = true;
@@ -228,8 +234,20 @@ fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     builder
 }
 
+/// The status with which hyper has refused a request of HTTP/1.1.
+fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<StatusCode> {
+    let error = error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse())?;
+    Some(if error.is_parse_too_large() {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+    } else {
+        StatusCode::BAD_REQUEST
+    })
+}
+
 /// A connection that can be told to end after its requests. hyper-util has such a trait, but not for HTTP/1.1 with upgrades.
-trait Graceful: Future {
+trait Graceful: Future<Output = Result<(), Self::Failure>> {
+    type Failure: Into<Error>;
+
     fn end_gracefully(self: Pin<&mut Self>);
 }
 
@@ -241,6 +259,8 @@ where
     B: Body + 'static,
     B::Error: Into<Error>,
 {
+    type Failure = hyper::Error;
+
     fn end_gracefully(self: Pin<&mut Self>) {
         self.graceful_shutdown();
     }
@@ -248,9 +268,11 @@ where
 
 impl<I, S> Graceful for auto::Connection<'_, I, S, TokioExecutor>
 where
-    Self: GracefulConnection,
+    Self: GracefulConnection<Error = Error>,
     S: HttpService<Incoming>,
 {
+    type Failure = Error;
+
     fn end_gracefully(self: Pin<&mut Self>) {
         GracefulConnection::graceful_shutdown(self);
     }
@@ -258,9 +280,11 @@ where
 
 impl<I, S> Graceful for auto::UpgradeableConnection<'_, I, S, TokioExecutor>
 where
-    Self: GracefulConnection,
+    Self: GracefulConnection<Error = Error>,
     S: HttpService<Incoming>,
 {
+    type Failure = Error;
+
     fn end_gracefully(self: Pin<&mut Self>) {
         GracefulConnection::graceful_shutdown(self);
     }

@@ -49,6 +49,9 @@ pub struct Settings {
     /// The folder of the files that the app may name in X-Sendfile.
     #[serde(default)]
     pub sendfile_root: Option<PathBuf>,
+    /// The access log, which has lines of this process's own answers, too.
+    #[serde(default)]
+    pub access_log: Option<crate::access_log::Settings>,
     /// Where certificates come from that no listener names.
     #[serde(default)]
     pub acme: Option<crate::acme::Settings>,

@@ -19,11 +19,11 @@ use tokio::time::{sleep, Instant};
 /// A request's body: the client's, or none when a request without a body is tried once more.
 pub type Upload = Either<Incoming, Empty<Bytes>>;
 
-/// Pause before the next try while the backlog of the workers is full.
-const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
+/// Pause before the next try while the backlog of the workers is full, or no descriptor is free.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long such tries go on.
-const BACKLOG_TIME: Duration = Duration::from_secs(10);
+const SHORTAGE_TIME: Duration = Duration::from_secs(10);
 
 /// Tries for a request that no worker has received.
 const TRIES: usize = 4;
@@ -60,14 +60,24 @@ impl Upstream {
     }
 
     /// The response of a worker.
-    pub async fn send(&self, mut request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        self.send_by(request, true).await
+    }
+
+    /// The same by a new connection: kept ones may be those of the worker that has just died.
+    pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+        self.send_by(request, false).await
+    }
+
+    async fn send_by(
+        &self,
+        mut request: Request<Upload>,
+        may_be_kept: bool,
+    ) -> Result<Response<Incoming>, Failure> {
         let mut tries = TRIES;
         loop {
             tries -= 1;
-            let mut connection = match self.take() {
-                Some(kept) => kept,
-                None => self.connect().await.map_err(Failure::Unreachable)?,
-            };
+            let mut connection = self.connection(may_be_kept).await.map_err(Failure::Unreachable)?;
             match connection.try_send_request(request).await {
                 Ok(response) => {
                     self.keep(connection);
@@ -78,6 +88,22 @@ impl Upstream {
                     Some(unsent) if tries > 0 => request = unsent,
                     _ => return Err(failure(error.into_error())),
                 },
+            }
+        }
+    }
+
+    /// A kept connection where that will do, or a new one. In a shortage, either may come later: there is no event for that.
+    async fn connection(&self, may_be_kept: bool) -> io::Result<SendRequest<Upload>> {
+        let began = Instant::now();
+        loop {
+            if let Some(kept) = may_be_kept.then(|| self.take()).flatten() {
+                return Ok(kept);
+            }
+            match self.connect().await {
+                Err(error) if may_pass(&error) && began.elapsed() < SHORTAGE_TIME => {
+                    sleep(SHORTAGE_PAUSE).await;
+                }
+                result => return result,
             }
         }
     }
@@ -101,16 +127,7 @@ impl Upstream {
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Upload>> {
-        let began = Instant::now();
-        let stream = loop {
-            match UnixStream::connect(&self.path).await {
-                // The backlog is full (connect(2)). There is no event for its end.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && began.elapsed() < BACKLOG_TIME => {
-                    sleep(BACKLOG_PAUSE).await;
-                }
-                result => break result?,
-            }
-        };
+        let stream = UnixStream::connect(&self.path).await?;
         let (sender, connection) = http1::Builder::new()
             .max_headers(1024)
             .handshake(TokioIo::new(stream))
@@ -120,6 +137,11 @@ impl Upstream {
         tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }
+}
+
+/// Whether a connection may succeed soon: the backlog is full (connect(2)), or no descriptor is free.
+pub fn may_pass(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock || fastrack_sys::is_out_of_fds(error)
 }
 
 fn failure(error: hyper::Error) -> Failure {

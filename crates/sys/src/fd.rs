@@ -21,6 +21,12 @@ pub unsafe fn borrow_fd<'fd>(fd: RawFd) -> io::Result<BorrowedFd<'fd>> {
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
+/// A copy of a descriptor with this number, which the process was started with. Fails with EBADF if there is none.
+pub fn inherited_fd(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the borrow ends with the copy. A number that is not open makes dup fail, and nothing is closed here.
+    unsafe { borrow_fd(fd) }?.try_clone_to_owned()
+}
+
 /// Whether a call failed because its descriptor is closed or belongs to another file: other code has closed a
 /// descriptor that it does not own.
 pub fn is_lost_fd(error: &io::Error) -> bool {

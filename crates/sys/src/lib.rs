@@ -32,8 +32,8 @@ mod patience;
 pub use app_user::{Access, AppUser};
 pub use clock::{epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
 pub use fd::{
-    borrow_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking, socket_inode,
-    write_once,
+    borrow_fd, inherited_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking,
+    socket_inode, write_once,
 };
 pub use fd_limit::{
     fd_limit, file_size_limit, has_free_fds, is_out_of_fds, is_shortage, max_fd_limit, too_many_open_files,

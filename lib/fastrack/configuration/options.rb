@@ -97,7 +97,7 @@ module Fastrack
       new(:ACMEFolder, :acme_folder, nil, "folder of the ACME account and its certificates", :path),
       new(:ACMEContact, :acme_contact, nil, "mail address for the ACME authority", :text),
       new(:ACMEAccount, :acme_account, nil, "id and key of an account elsewhere (external account binding), as ID:KEY", :token_pair),
-      new(:PublicFiles, :public_files, nil, "folder whose files are answered without the app", :path),
+      new(:PublicFiles, :public_files, nil, "folder whose files are answered without the app (none: the app answers)", :path_or_none),
       new(:CacheControl, :cache_control, nil, "a pattern of paths of files, and their Cache-Control", :cache_rules),
       new(:SendfileRoot, :sendfile_root, nil, "folder of the files that the app may name in X-Sendfile", :path),
       new(:Compress, :compress, nil, "compress the app's responses (default: if there is a proxy)", :boolean),

@@ -79,11 +79,15 @@ module Fastrack
 
     # Workers finish their requests. Workers that still run after GracefulTimeout are killed.
     class Graceful < Shutdown
+      # Seconds that workers get in any case, where GracefulTimeout is longer: the proxy may have taken all of it.
+      LEAST = 1
+
       def start(now)
         refuse_clients
         @timeout = configuration.graceful_timeout
-        @due_at = now + @timeout
-        @workers.lingering.stop(now)
+        @left = [@timeout - (@launcher.proxy&.time_taken(now) || 0), [LEAST, @timeout].min].max
+        @due_at = now + @left
+        @workers.lingering.stop(@due_at - @timeout)
         @workers.all_but_first.each(&:stop)
       end
 
@@ -99,7 +103,7 @@ module Fastrack
         @due_at = nil
       end
 
-      def text = "stopping, requests have up to #{format("%g", @timeout)} s (GracefulTimeout)"
+      def text = "stopping, requests have up to #{format("%g", @left.round(1))} s (GracefulTimeout)"
     end
 
     # Workers are killed at once.

@@ -70,7 +70,8 @@ module Fastrack
     # @raise [StandardError] when there is no worker, or none that is known; an unknown worker ends with its channel
     def order(mold, nr, entry, generation, seconds)
       ours, theirs = @spawning = ControlChannel.pair
-      listeners = @launcher.open_listeners
+      # A graceful stop closes the proxy's while workers still serve.
+      listeners = @launcher.open_listeners.reject(&:closed?)
       descriptors = [theirs.to_io, *[*listeners, *@launcher.queue&.fds].map { |one| copy(one) }]
       pid = @hooks.within(seconds ? seconds + 1 : 0, grace: TimeLimit::MOMENT) do
         mold.channel.order(nr, entry&.last, listeners.map(&:identity), descriptors, seconds) { |message| @other.call(message, mold) }

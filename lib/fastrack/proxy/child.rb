@@ -11,9 +11,6 @@ module Fastrack
     # One process of the proxy, as the master sees it. The master writes settings to its standard input, a line each; the process says by
     # lines of its standard output that it is ready, what it counts, and what is for the log. Each ends with the other's end of file.
     class Child
-      # The first descriptor of passed sockets (sd_listen_fds(3)).
-      FIRST_DESCRIPTOR = 3
-
       # Seconds for the start.
       START_TIME = 20
 
@@ -66,6 +63,9 @@ module Fastrack
       # Has the process finish its requests, and end.
       def stop = tell("stop\n")
 
+      # Has the process open its log file anew.
+      def reopen_logs = tell("reopen\n")
+
       # Reads what the process has said, without waiting.
       def read
         @buffer << @output.read_nonblock(65_536)
@@ -116,9 +116,9 @@ module Fastrack
         # A terminal or a supervisor sends them to all processes. The master decides what they mean.
         SIGNALS.each { |name| trap(name, "IGNORE") }
         @user&.switch
-        sockets = @settings.listeners.each_with_index.to_h { |listener, index| [FIRST_DESCRIPTOR + index, listener.fileno] }
-        variables = { "LISTEN_FDS" => sockets.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }
-        Process.exec(variables, [program, "fastrack proxy"], { in: input, out: output, **sockets, close_others: true })
+        passed = [*@settings.listeners, @settings.log].compact.each_with_index.to_h { |one, index| [Settings::FIRST_DESCRIPTOR + index, one.fileno] }
+        variables = { "LISTEN_FDS" => @settings.listeners.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }
+        Process.exec(variables, [program, "fastrack proxy"], { in: input, out: output, **passed, close_others: true })
       rescue SystemCallError => e
         output.write("error #{program}: #{e.message}\n")
       ensure

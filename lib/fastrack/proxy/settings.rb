@@ -2,6 +2,7 @@
 
 require "etc"
 require "json"
+require_relative "../log"
 require_relative "../text"
 require_relative "local_certificate"
 require_relative "program"
@@ -17,6 +18,9 @@ module Fastrack
       SERVERS = {
         "production" => "https://acme-v02.api.letsencrypt.org/directory", "staging" => "https://acme-staging-v02.api.letsencrypt.org/directory"
       }.freeze
+
+      # The first descriptor of passed sockets (sd_listen_fds(3)). The access log's is the one after them.
+      FIRST_DESCRIPTOR = 3
 
       # Most threads that are started unasked.
       THREADS = 4
@@ -46,11 +50,17 @@ module Fastrack
 
       # @return [Array<Listener>] in the order of the settings
       attr_reader :listeners
+      # @return [IO, nil] target of the access log
+      attr_reader :log
 
       # @param configuration [Configuration]
       # @param listeners [Array<Listener>] of the server
-      def initialize(configuration, listeners)
+      # @param log [IO, nil] target of the access log
+      def initialize(configuration, listeners, log = nil)
         @configuration = configuration
+        @log = log
+        # A later #fixed is that of the start.
+        @log_path = log && LogFiles.path(log)
         @listeners = listeners.select { |listener| listener.role == :edge }
       end
 
@@ -60,7 +70,7 @@ module Fastrack
 
       # What only another process can take: two processes with equal ones differ in settings that are told to a running one.
       def fixed
-        [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration), acme,
+        [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration), acme, access_log,
          *@listeners.map { |listener| [tls?(listener), proxy_protocol?(listener), redirect(listener)] }]
       end
 
@@ -73,7 +83,8 @@ module Fastrack
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, trusted_proxies: @configuration.trusted_proxies,
           public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
-          cache_control: @configuration.cache_control, acme: acme, compress: @configuration.compress.nil? || @configuration.compress
+          cache_control: @configuration.cache_control, acme: acme, access_log: access_log,
+          compress: @configuration.compress.nil? || @configuration.compress
         }.compact
       end
 
@@ -81,7 +92,7 @@ module Fastrack
 
       def threads = @configuration.proxy_threads || Etc.nprocessors.clamp(1, THREADS)
 
-      def folder(path) = path && Text.expand(path)
+      def folder(path) = (Text.expand(path) if path)
 
       def describe(listener)
         { name: listener.to_s, certificates: certificates(listener), redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
@@ -104,6 +115,11 @@ module Fastrack
         return [acme_files || LocalCertificate.for(address(listener).host)] if given.empty?
 
         given.map { |pair| pair.map { |path| Text.expand(path) } }
+      end
+
+      # @return [Hash, nil] nil without an access log
+      def access_log
+        { descriptor: FIRST_DESCRIPTOR + @listeners.size, path: @log_path, format: @configuration.access_log_format }.compact if @log
       end
 
       # @return [Hash, nil] nil without domains

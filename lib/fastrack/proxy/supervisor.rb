@@ -32,7 +32,7 @@ module Fastrack
       def start
         return unless configuration.proxy?
 
-        settings = Settings.new(configuration, @launcher.listeners)
+        settings = current_settings
         @started_at = now
         @child = Child.new(settings, Proxy.user(configuration)) if settings.listeners.any?
       end
@@ -53,7 +53,7 @@ module Fastrack
       def reload
         return start_again unless @child
 
-        settings = Settings.new(configuration, @launcher.listeners)
+        settings = current_settings
         return @child.tell(settings.to_line) if configuration.proxy? && settings.fixed == @child.settings.fixed
 
         old = @child
@@ -64,6 +64,13 @@ module Fastrack
         @child ||= old
         Log.line("the old proxy serves on: #{e.message}", :error)
       end
+
+      # Called once the master has reopened its log files.
+      def reopen_logs = [@child, *@ending].compact.each(&:reopen_logs)
+
+      # @param now [Float] monotonic seconds
+      # @return [Float] seconds that the end of the proxy has taken of GracefulTimeout
+      def time_taken(now) = @stop_at ? now - @stop_at : 0.0
 
       # Reads what the proxy says, and starts another one in the place of one that has ended.
       #
@@ -101,6 +108,7 @@ module Fastrack
       # @return [Boolean] whether a proxy still runs
       def stop
         @again_at = nil
+        @stop_at ||= now
         end_later(@child) if @child
         @child = nil
         # New clients are refused rather than kept waiting.
@@ -111,6 +119,8 @@ module Fastrack
       end
 
       def configuration = @launcher.configuration
+
+      def current_settings = Settings.new(configuration, @launcher.listeners, @launcher.access_log)
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

@@ -4,21 +4,18 @@
 //! log's own writes one batch at a time, so that only this thread waits for a disk or a pipe. Lines that do not fit into memory
 //! meanwhile are dropped and counted.
 
-mod escape;
-mod line;
 mod writer;
 
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::scoreboard::{Count, Counters};
+use fastrack_access_log::{Format, Line, LineWriter, LINE_LIMIT};
 
-pub(crate) use line::Line;
-use line::{Format, LineWriter};
+use crate::scoreboard::{Count, Counters};
 use writer::{Batch, Writer};
 
 /// The format of an access log's lines.
-pub use line::Format as LogFormat;
+pub use fastrack_access_log::Format as LogFormat;
 
 /// The access log's file and format.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +56,7 @@ pub(crate) struct AccessLog {
 impl AccessLog {
     pub fn start(settings: &AccessLogSettings, counters: &Counters) -> std::io::Result<Self> {
         Ok(AccessLog {
-            line_writer: LineWriter::new(settings.format, settings.worker),
+            line_writer: LineWriter::new(settings.format, Some(settings.worker)),
             batch: Batch::default(),
             since: 0,
             dropped: 0,
@@ -76,7 +73,7 @@ impl AccessLog {
             self.flush(now, counters);
         }
         let lines = &mut self.batch.lines;
-        if lines.len() >= BATCH_LIMIT || fastrack_sys::reserve(lines, line::LINE_LIMIT).is_err() {
+        if lines.len() >= BATCH_LIMIT || fastrack_sys::reserve(lines, LINE_LIMIT).is_err() {
             self.dropped += 1;
             counters.add(Count::LogLinesDropped, 1);
             return;

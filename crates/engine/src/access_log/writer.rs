@@ -5,8 +5,8 @@ use std::os::fd::RawFd;
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::time::Duration;
 
-use super::line::LINE_LIMIT;
 use crate::scoreboard::{Count, Counters};
+use fastrack_access_log::LINE_LIMIT;
 use fastrack_sys::{borrow_fd, is_regular, spawn_thread, write_once};
 
 /// Whole lines.

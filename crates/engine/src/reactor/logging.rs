@@ -2,10 +2,11 @@
 
 use std::io;
 
+use fastrack_access_log::{Line, Request};
 use fastrack_http::{error_body, Error, Forwarded, Head, Limits, Status};
 use fastrack_sys::{epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
 
-use crate::access_log::{AccessLog, Line};
+use crate::access_log::AccessLog;
 use crate::claim::{ActiveRequest, Claim};
 use crate::conn::{Connection, Sent};
 use crate::scoreboard::Counters;
@@ -65,8 +66,7 @@ impl Logging {
             .filter(|own| *own == connection.listener)
             .and_then(|_| Forwarded::of(head, bytes));
         let line = Line {
-            head,
-            bytes,
+            request: Request::of(head, bytes),
             address: connection.peer.or(forwarded.map(|client| client.peer)).map(|peer| peer.ip()),
             protocol: forwarded.map(|client| client.protocol),
             status,
@@ -94,8 +94,7 @@ impl Logging {
         let now = monotonic_millis();
         let (is_answered, is_head) = (claim == Claim::Open, head.method.of_buffer(&bytes) == b"HEAD");
         let line = Line {
-            head: &head,
-            bytes: &bytes,
+            request: Request::of(&head, &bytes),
             address: None,
             protocol: None,
             status: if is_answered { Error::Overdue.status() } else { 0 },

@@ -20,6 +20,9 @@ module Fastrack
       DEV = "#!/bin/sh\nexec bin/rails server -u fastrack \"$@\"\n"
       HANDLER = "ENV RACKUP_HANDLER=\"fastrack\" RACK_HANDLER=\"fastrack\"\n"
 
+      # Thruster's port, which Kamal and EXPOSE name.
+      HANDLER_ON_80 = "#{HANDLER.chomp} PORT=\"80\"\n"
+
       HEAD = <<~RUBY
         # frozen_string_literal: true
 
@@ -37,6 +40,11 @@ module Fastrack
 
         # Seconds that a worker gets for its last requests.
         # graceful_timeout 30
+
+        # Files of public/ and compression without the app, by a proxy of the server's own:
+        # docs/proxy.md of the gem.
+        %<files>spublic_files "public" if environment == "production"
+        %<files>scache_control "/assets/*", "public, max-age=31536000, immutable"
 
         pid ENV["PIDFILE"]
       RUBY
@@ -68,11 +76,12 @@ module Fastrack
         chmod "bin/dev", 0o755
       end
 
-      # Sets the variables of rackup and of Rack 2. The command stays, because the entrypoint prepares the database only for a command that
-      # ends with `bin/rails server`.
+      # Sets the variables of rackup and of Rack 2, and takes Thruster out. The command of Rails stays, because the entrypoint prepares the
+      # database only for a command that ends with `bin/rails server`.
       def change_dockerfile
-        return restore("Dockerfile") { |text| text.sub(HANDLER, "") } if behavior == :revoke
+        return restore("Dockerfile") { |text| text.sub(/^#{BEFORE}(CMD .*\n)#{HANDLER_ON_80}CMD .*\n/, "\\1").sub(HANDLER, "") } if behavior == :revoke
         return unless File.exist?(in_app("Dockerfile")) && !File.read(in_app("Dockerfile")).match?(/RACK(?:UP)?_HANDLER|fastrack/)
+        return gsub_file("Dockerfile", /^#{THRUST}/, "#{BEFORE}\\0\n#{HANDLER_ON_80}CMD [\\1") if thruster?
 
         gsub_file "Dockerfile", /^CMD .*bin\/rails", "s(?:erver)?"/, "#{HANDLER}\\0"
       end
@@ -80,12 +89,16 @@ module Fastrack
       private
 
       SERVER = /bin\/rails(?:", "| )s(?:erver)?\b(?!.*fastrack)"?/.freeze
-      private_constant :SERVER
+      THRUST = /CMD \["(?:\.\/)?bin\/thrust", (.*bin\/rails", "s(?:erver)?".*)$/.freeze
+      private_constant :SERVER, :THRUST
 
       # Adds the server to a line of shell or Ruby.
       def with_server(line)
         line.end_with?('"') && line.include?('", "') ? "#{line}, \"-u\", \"fastrack\"" : "#{line} -u fastrack"
       end
+
+      # Whether Rails' Dockerfile has put Thruster in front, also before an earlier run of this generator.
+      def thruster? = File.exist?(in_app("Dockerfile")) && File.read(in_app("Dockerfile")).match?(/^(?:#{BEFORE})?#{THRUST}/)
 
       def in_app(name) = File.expand_path(name, destination_root)
 
@@ -110,7 +123,7 @@ module Fastrack
       def head
         default, workers, requests = "as many as there are CPUs, and 1 in development", 'ENV["WEB_CONCURRENCY"]', "# max_request_per_child 1000"
         default, workers, requests = "1, as under Puma", 'ENV.fetch("WEB_CONCURRENCY", 1)', "max_request_per_child 0" if puma_file
-        text = format(HEAD, default: default, workers: workers, requests: requests)
+        text = format(HEAD, default: default, workers: workers, requests: requests, files: ("# " unless thruster?))
         text = text.sub(/^# Processes\..*?\n\n/m, "") if puma_file&.match?(/^workers\b(?!.*\b(?:if|unless)\b)/)
         text = text.sub("max_workers ", "workers ") if puma_file&.match?(/^\s*workers\b/)
         puma_file&.match?(/^\s*pidfile\b/) ? text.sub(/^pid .*\n/, "").sub(/\n+\z/, "\n") : text

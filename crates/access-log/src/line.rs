@@ -1,11 +1,11 @@
-//! One line of the access log.
+//! One line.
 
 use std::io::Write;
 use std::net::IpAddr;
 
 use fastrack_http::{DateCache, Field, Head, KnownName};
 
-use super::escape::{json, quoted};
+use crate::escape::{json, quoted};
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum Format {
 }
 
 /// The longest line, in bytes. A pipe takes a write of this size as a whole, unmixed with those of other processes (PIPE_BUF, pipe(7)).
-pub(super) const LINE_LIMIT: usize = 4096;
+pub const LINE_LIMIT: usize = 4096;
 
 /// Limits of a line's parts, in bytes.
 struct Limits {
@@ -39,16 +39,47 @@ const _: () = {
     assert!(method + target + referer + user_agent + request_id + rest <= LINE_LIMIT);
 };
 
+/// The texts of a request, as far as a line tells them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// The request line without its end; empty if there is none.
+    pub line: &'a [u8],
+    /// Its method.
+    pub method: &'a [u8],
+    /// Its target.
+    pub target: &'a [u8],
+    /// Referer.
+    pub referer: Option<&'a [u8]>,
+    /// User-Agent.
+    pub user_agent: Option<&'a [u8]>,
+    /// X-Request-Id.
+    pub request_id: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// The texts of a head that was parsed from `bytes`.
+    pub fn of(head: &Head, bytes: &'a [u8]) -> Self {
+        Request {
+            line: head.request_line(bytes),
+            method: head.method.of_buffer(bytes),
+            target: head.target.of_buffer(bytes),
+            referer: value(head, bytes, KnownName::Referer),
+            user_agent: value(head, bytes, KnownName::UserAgent),
+            request_id: value(head, bytes, KnownName::XRequestId),
+        }
+    }
+}
+
 /// A request and its response, as far as a line tells them.
-#[derive(Debug)]
-pub(crate) struct Line<'a> {
-    pub head: &'a Head,
-    /// The buffer that the head was parsed from.
-    pub bytes: &'a [u8],
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// The request.
+    pub request: Request<'a>,
     /// The client's address; None if it has none.
     pub address: Option<IpAddr>,
     /// The client's protocol, if the request line has that of the proxy.
     pub protocol: Option<&'a [u8]>,
+    /// The response's status; 0: a part of the response was sent before the request was given up.
     pub status: u16,
     /// The length of the response's body.
     pub length: u64,
@@ -62,9 +93,9 @@ pub(crate) struct Line<'a> {
 
 /// Writes lines of one worker. Most lines have the second and the address of the line before them: their texts are kept.
 #[derive(Debug)]
-pub(super) struct LineWriter {
+pub struct LineWriter {
     format: Format,
-    worker: u64,
+    worker: Option<u64>,
     /// The second of `time_text`, since 1970.
     second: u64,
     time_text: Vec<u8>,
@@ -74,8 +105,8 @@ pub(super) struct LineWriter {
 }
 
 impl LineWriter {
-    /// `worker` is the worker's number.
-    pub fn new(format: Format, worker: u64) -> Self {
+    /// `worker` is the worker's number; None: the proxy's lines.
+    pub fn new(format: Format, worker: Option<u64>) -> Self {
         let mut writer = LineWriter {
             format,
             worker,
@@ -130,6 +161,7 @@ impl LineWriter {
             (Format::Combined, None) => self.address_text.write_all(b"-"),
             (Format::Json, _) => {
                 let address = address.map_or("null".into(), |address| format!("\"{address}\""));
+                let worker = worker.map_or("null".into(), |worker| worker.to_string());
                 write!(self.address_text, ",\"worker\":{worker},\"pid\":{pid},\"remote_addr\":{address}")
             }
         };
@@ -138,8 +170,9 @@ impl LineWriter {
     fn write_combined(&self, line: &Line<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.address_text);
         out.extend_from_slice(&self.time_text);
-        let request = line.head.request_line(line.bytes);
+        let request = line.request.line;
         match line.protocol {
+            _ if request.is_empty() => out.push(b'-'),
             None => quoted(request, LIMITS.method + LIMITS.target, out),
             Some(protocol) => {
                 let end = request.iter().rposition(|byte| *byte == b' ').map_or(0, |space| space + 1);
@@ -151,10 +184,10 @@ impl LineWriter {
         number(line.status.into(), out);
         out.push(b' ');
         number(line.length, out);
-        for (name, limit) in [(KnownName::Referer, LIMITS.referer), (KnownName::UserAgent, LIMITS.user_agent)]
-        {
+        let texts = [(line.request.referer, LIMITS.referer), (line.request.user_agent, LIMITS.user_agent)];
+        for (text, limit) in texts {
             out.extend_from_slice(b" \"");
-            match value(line, name) {
+            match text {
                 Some(value) => quoted(value, limit, out),
                 None => out.push(b'-'),
             }
@@ -181,11 +214,12 @@ impl LineWriter {
                 None => out.extend_from_slice(b"null"),
             }
         };
-        text(b",\"method\":", Some(line.head.method.of_buffer(line.bytes)), LIMITS.method);
-        text(b",\"target\":", Some(line.head.target.of_buffer(line.bytes)), LIMITS.target);
-        text(b",\"request_id\":", value(line, KnownName::XRequestId), LIMITS.request_id);
-        text(b",\"user_agent\":", value(line, KnownName::UserAgent), LIMITS.user_agent);
-        text(b",\"referer\":", value(line, KnownName::Referer), LIMITS.referer);
+        let Request { method, target, referer, user_agent, request_id, .. } = line.request;
+        text(b",\"method\":", Some(method), LIMITS.method);
+        text(b",\"target\":", Some(target), LIMITS.target);
+        text(b",\"request_id\":", request_id, LIMITS.request_id);
+        text(b",\"user_agent\":", user_agent, LIMITS.user_agent);
+        text(b",\"referer\":", referer, LIMITS.referer);
         out.push(b'}');
     }
 }
@@ -197,12 +231,12 @@ fn month_number(name: &[u8]) -> &'static [u8] {
     &NUMBERS[at..at + 2]
 }
 
-fn value<'a>(line: &Line<'a>, name: KnownName) -> Option<&'a [u8]> {
-    if !line.head.has(name) {
+fn value<'a>(head: &Head, bytes: &'a [u8], name: KnownName) -> Option<&'a [u8]> {
+    if !head.has(name) {
         return None;
     }
     let is_named = |field: &&Field| field.known == Some(name);
-    line.head.fields.iter().find(is_named).map(|field| field.value.of_buffer(line.bytes))
+    head.fields.iter().find(is_named).map(|field| field.value.of_buffer(bytes))
 }
 
 /// Seconds with six digits after the point.
@@ -220,3 +254,6 @@ fn padded(number: u64, scale: u64, out: &mut Vec<u8>) {
 fn number(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

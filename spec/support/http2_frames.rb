@@ -1,0 +1,51 @@
+# frozen_string_literal: true
+
+# A client of HTTP/2 that writes its frames itself (RFC 9113 §4): for what curl and nghttp cannot send.
+class HTTP2Frames
+  PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+  DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY = 0, 1, 3, 4, 7
+  END_STREAM, ACK, END_HEADERS = 1, 1, 4
+
+  # RFC 8441 §3
+  ENABLE_CONNECT_PROTOCOL = 8
+
+  # The first byte of a field block that begins with `:status: 200` (RFC 7541, appendix A).
+  STATUS_200 = 0x88
+
+  Frame = Struct.new(:type, :flags, :stream, :payload)
+
+  # @param io [#read, #write]
+  def initialize(io)
+    @io = io
+    @io.write(PREFACE)
+    write(SETTINGS, 0, 0, "")
+  end
+
+  # @return [Hash{Integer => Integer}] the server's settings
+  def settings = @settings ||= read(SETTINGS).payload.unpack("nN" * (@last.payload.bytesize / 6)).each_slice(2).to_h
+
+  # Fields as literals that nobody keeps (RFC 7541 §6.2.2).
+  def headers(stream, fields, flags: END_HEADERS)
+    texts = fields.flat_map { |name, value| ["\0", [name.bytesize].pack("C"), name, [value.bytesize].pack("C"), value] }
+    write(HEADERS, flags, stream, texts.map(&:b).join)
+  end
+
+  def data(stream, bytes, flags: 0) = write(DATA, flags, stream, bytes)
+
+  # Skips frames of other types.
+  #
+  # @return [Frame] the next one of a type
+  def read(*types)
+    loop do
+      head = @io.read(9) or raise EOFError, "the server has closed the connection"
+      length, type, flags, stream = ("\0".b + head).unpack("NCCN")
+      @last = Frame.new(type, flags, stream, @io.read(length))
+      write(SETTINGS, ACK, 0, "") if type == SETTINGS && (flags & ACK).zero?
+      return @last if types.include?(type)
+    end
+  end
+
+  private
+
+  def write(type, flags, stream, payload) = @io.write([payload.bytesize].pack("N")[1, 3] + [type, flags, stream].pack("CCN") + payload.b)
+end

@@ -1,0 +1,62 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+require_relative "../../lib/fastrack/proxy/program"
+require_relative "gc_mode"
+
+# The proxy's program alone, with the spec in the place of master and workers: for what no worker sends, or shows to its app.
+class LoneProxy
+  # @param dir [String] a folder for the workers' socket
+  # @param settings [Hash] further ones, see crates/proxy/src/settings.rs
+  def self.open(dir, **settings)
+    proxy = new(dir, **settings)
+    yield proxy
+  ensure
+    proxy&.close
+  end
+
+  # @return [Integer]
+  attr_reader :port, :pid
+
+  def initialize(dir, **settings)
+    path = File.join(dir, "workers.sock")
+    @workers = UNIXServer.new(path)
+    listener = TCPServer.new("127.0.0.1", 0)
+    @port = listener.addr[1]
+    @pid = launch(listener)
+    @orders.puts(JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}" }], upstream: path, h2c: true, **settings))
+    said = @said.gets
+    raise "the proxy has said #{said.inspect}" unless said == "ready \n"
+  ensure
+    listener&.close
+  end
+
+  # A connection of the proxy's to a worker.
+  def worker
+    raise "the proxy has not asked" unless @workers.wait_readable(GcMode.patient(20))
+
+    @workers.accept
+  end
+
+  def connect = TCPSocket.new("127.0.0.1", @port)
+
+  # Ends as with its master.
+  def close
+    @orders.close
+    Process.wait(@pid)
+    [@said, @workers].each(&:close)
+  end
+
+  private
+
+  def launch(listener)
+    theirs_in, @orders = IO.pipe
+    @said, theirs_out = IO.pipe
+    @orders.sync = true
+    spawn({ "LISTEN_FDS" => "1", "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }, [Fastrack::Proxy::Program.path, "fastrack proxy"],
+          in: theirs_in, out: theirs_out, 3 => listener, close_others: true)
+  ensure
+    [theirs_in, theirs_out].each(&:close)
+  end
+end
