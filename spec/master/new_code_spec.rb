@@ -129,7 +129,7 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
   end
 
   it "of a HUP after one that has failed is not taken for good because of workers that are left of that" do
-    server = serving(config: "", options: { ErrRespawnInterval: 3 })
+    server = serving(config: "", options: { ErrRespawnInterval: 6 })
     ["v2", "v3"].each.with_index do |version, failing|
       server.write("config.ru", app(version))
       server.write("fastrack.rb", "after_fork { |_, worker| raise 'no room' if worker.nr == #{1 - failing} }")

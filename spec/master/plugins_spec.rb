@@ -113,6 +113,8 @@ RSpec.describe "A plugin of Puma's", exec: "generation 0 is a program of its own
     server.await_log("is ready", 3)
     second = server.master
     touch.call("three", 10)
+    # Both look once a second.
+    sleep 2.5
     server.signal(:QUIT)
     server.await_log("starting a new master", 2)
     server.await_log("is ready", 5)
