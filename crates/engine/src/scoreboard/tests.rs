@@ -1,3 +1,5 @@
+use std::os::fd::AsRawFd;
+
 use fastrack_http::{Head, Limits};
 
 use super::layout::{ThreadSlot, NEVER};
