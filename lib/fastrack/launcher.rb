@@ -15,6 +15,7 @@ require_relative "process/start_command"
 require_relative "text"
 require_relative "upgrade/masters"
 require_relative "upgrade/seat"
+require_relative "worker/exit_hooks"
 require_relative "worker/first_mold"
 
 module Fastrack
@@ -50,6 +51,7 @@ module Fastrack
       apply_settings
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
+      ExitHooks.install
       @loaded = !loadable
       @seat ? take_seat(app) : become_master(app)
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?

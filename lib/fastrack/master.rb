@@ -50,7 +50,7 @@ module Fastrack
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
-      @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher)].compact
+      @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher) { @upgrade&.busy? }].compact
       @generation, @announced, @interrupts, @restart = 1, 0, 0, false
     end
 
@@ -84,10 +84,10 @@ module Fastrack
     # @return [MasterHooks]
     attr_reader :hooks
 
-    # Starts the app's plugins.
+    # Starts the app's plugins. Where an old master's have what only one can have, such as a port, they start when it has ended.
     #
     # @raise [StartFailed]
-    def start_plugins = @generations.start_plugins
+    def start_plugins = (@generations.start_plugins unless @upgrade&.old?)
 
     # Makes #run return, like TERM. Safe in a signal handler, on any thread, and before #run.
     def stop = @signals.push(STOP)
@@ -120,7 +120,7 @@ module Fastrack
 
     # Objects with descriptors that a forked process must not keep.
     def descriptors
-      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @launcher.pid_file, @launcher.waiting,
+      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @workers.scoreboard, @launcher.pid_file, @launcher.waiting,
        @monitor, *@launcher.proxy&.descriptors].compact
     end
 
@@ -299,10 +299,10 @@ module Fastrack
     def reload
       @orders.begin("HUP")
       @sd_notify&.reloading
-      reason = @reload.run or return @generations.renew
+      reason = @reload.run or return @generation = @generations.renew(@generation)
       Log.line("HUP changes nothing: #{reason}", :error)
       @orders.refused("HUP", reason)
-      notify_ready
+      notify_ready unless @generations.renewing?
     end
 
     # Called when the new code of a HUP has failed.
@@ -351,7 +351,7 @@ module Fastrack
     # Spawns one worker at most, so that signals are handled between two spawns.
     def maintain(now)
       refork(auto: true) if @shutdown.nil? && @refork.due?(now, configuration)
-      before, @generation = @generation, @generations.step(@generation, now)
+      before, @generation = @generation, @generations.step(@generation, now, plugins: !@upgrade&.old?)
       @refork.drop if @generation > before
       @generation += 1 if @refork.step(@generation, now, @generations.previous_molds)
       @workers.surplus.each(&:stop)

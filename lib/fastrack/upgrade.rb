@@ -33,6 +33,12 @@ module Fastrack
     # @return [Integer, nil] pid of the other master, new or old, if known
     def other_master = (@new || @old)&.pid
 
+    # Whether an old master still runs.
+    def old? = !@old.nil?
+
+    # Whether another master is there, so that this one starts none.
+    def busy? = old? || !@new.nil?
+
     # @return [Float, nil] monotonic seconds when #step has something to do
     def due_at = @new&.due_at
 

@@ -8,6 +8,7 @@ require_relative "process/last_words"
 require_relative "text"
 require_relative "worker/control_channel"
 require_relative "worker/engine_builder"
+require_relative "worker/exit_hooks"
 require_relative "worker/linger"
 require_relative "worker/promoted_mold"
 require_relative "worker/threads"
@@ -72,7 +73,7 @@ module Fastrack
     # @return [Integer] the exit status
     def live(channel, signals, pending, death_pipe)
       take_signals(signals, pending, channel)
-      LastWords.close_old
+      ExitHooks.begin_worker
       @configuration.disown_pid_file
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
       Fastrack.refork_forbids = -> { channel.write("#{ControlChannel::FORBID} #{Fastrack.refork_forbidden}") }
@@ -159,7 +160,7 @@ module Fastrack
       @orphan_guard = OrphanGuard.start(death_pipe, channel, name)
       @request_limit = @configuration.draw_request_limit
       settings = EngineBuilder.new(@launcher, channel, gc_interval: @configuration.draw_gc_interval)
-      @configuration.call_hook(:after_fork, @launcher, self)
+      ExitHooks.during { @configuration.call_hook(:after_fork, @launcher, self) }
       @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)
       @app = @configuration.wrap(@app)
       start_engine(settings, channel, death_pipe)
@@ -196,7 +197,7 @@ module Fastrack
 
     def serve(channel)
       start_threads
-      @configuration.call_hook(:after_worker_ready, @launcher, self)
+      ExitHooks.during { @configuration.call_hook(:after_worker_ready, @launcher, self) }
       @orphan_guard.kill.join
       @memory_note&.write
       channel.write(ControlChannel::COPIES_CODE) if copies_code?

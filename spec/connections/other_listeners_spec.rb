@@ -27,10 +27,10 @@ RSpec.describe "A kept connection, when the server's addresses change" do
   # Changes the addresses, and waits until nobody of before is left.
   #
   # @param times [Integer] that workers have become ready by then
-  def change(signal, places, times = 2)
+  def change(signal, places, times = 2, master = server.pid)
     before = server.workers
     server.write("fastrack.rb", config(places))
-    server.signal(signal)
+    server.signal(signal, to: master)
     server.await_ready(times)
     eventually { before.none? { |pid| ProcessTable.alive?(pid) } }
   end
@@ -52,7 +52,7 @@ RSpec.describe "A kept connection, when the server's addresses change" do
     end
   end
 
-  it "keeps them when its own was removed by an earlier HUP, also in workers of a generation 0 that is a program of its own",
+  it "keeps them when its own was removed by an earlier HUP, in the next master, too, and in workers of a generation 0 that is a program of its own",
      exec: "generation 0 is a program of its own" do
     FreePort.keep(3) do |port|
       first, second, stays = Array.new(3) { |index| "127.0.0.1:#{port + index}" }
@@ -62,10 +62,13 @@ RSpec.describe "A kept connection, when the server's addresses change" do
               .map { |socket| KeptPeer.new(Struct.new(:connect).new(socket)) }
       before = peers.map { |one| asked(one).last }
       expect(before.map { |line| line.split[1] }).to eq([*Array.new(3) { |index| (port + index).to_s }, "80"])
-      [[second, stays, "./app.sock"], [stays], [stays, first]].each.with_index(2) do |places, times|
-        change(:HUP, places, times)
+      [[:HUP, [second, stays, "./app.sock"]], [:HUP, [stays]], [:HUP, [stays, first]], [:USR2, [stays, first]], [:USR2, [stays]]]
+        .each.with_index(2) do |(signal, places), times|
+        change(signal, places, times, server.master)
+        server.await_log("the old master has ended") if signal == :USR2
         expect(peers.map { |one| asked(one).last }).to eq(before)
       end
+      expect { TCPSocket.new("127.0.0.1", port + 1) }.to raise_error(Errno::ECONNREFUSED)
     end
   end
 end

@@ -114,7 +114,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     RUBY
     server.await_log("Fastrack is ready")
     children = server.lines_of("children").map(&:to_i)
-    eventually { children.size == 3 && children.none? { |pid| ProcessTable.alive?(pid) } }
+    eventually { children.size == 2 && children.none? { |pid| ProcessTable.alive?(pid) } }
     # It has taken nothing of the server's with it, and done nothing that is the server's.
     expect(File.socket?(server.path) && File.exist?(File.join(server.dir, "app.pid"))).to be(true)
     expect(server.log).not_to match(/failed|cannot|Error/)

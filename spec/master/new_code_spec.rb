@@ -87,6 +87,57 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
     end
   end
 
+  # Keeps a worker of the new code from being ready.
+  held = "after_fork { |_, worker| File.write('held', '') && sleep if worker.nr == 1 }\n"
+
+  it "of a second HUP that fails while the first one's workers start leaves the configuration of what serves" do
+    server = serving(config: "max_workers 2\n", options: { MaxWorkers: nil })
+    before = server.molds
+    server.write("config.ru", app("v2"))
+    server.reload("max_workers 3\n#{held}")
+    server.await_file("held")
+    server.write("config.ru", "raise 'no such table'")
+    server.write("fastrack.rb", "max_workers 4\n")
+    expect(reload(server)).to match([/HUP has failed: the old code serves on .*no such table/, 1])
+    eventually { server.molds == before && server.workers.size == 2 && Array.new(10) { server.get.body[0, 2] }.uniq == ["v1"] }
+    expect(server.log).to include("HUP: the new code is given up: another HUP has come; the old code serves on\n")
+  end
+
+  it "of a second HUP is loaded while the first one's app is, and each command says what has become of its own" do
+    server = serving
+    server.write("config.ru", "File.write('held', '')\nsleep")
+    first = Thread.new { reload(server) }
+    server.await_file("held")
+    server.write("config.ru", app("v3"))
+    expect(reload(server)).to match([/\AHUP sent to #{server.master}$/, 0])
+    expect(first.value).to match([/HUP has failed: .*another HUP has come/, 1])
+    expect(server.get.body).to start_with("v3")
+  end
+
+  it "goes back to addresses that an earlier HUP is about to remove" do
+    FreePort.keep(2) do |port|
+      config = ->(number) { "max_workers 2\nlisten '127.0.0.1:#{number}'\n" }
+      server = serving(config: config.call(port), options: { MaxWorkers: nil, Host: nil, Port: nil })
+      server.reload("#{config.call(port + 1)}#{held}")
+      server.await_file("held")
+      server.write("config.ru", app("v3"))
+      server.write("fastrack.rb", config.call(port))
+      expect(reload(server).last).to eq(0)
+      expect(HttpResponse.ask(TCPSocket.new("127.0.0.1", port)).body).to start_with("v3")
+      eventually { TCPSocket.new("127.0.0.1", port + 1).close || false rescue true }
+    end
+  end
+
+  it "of a HUP after one that has failed is not taken for good because of workers that are left of that" do
+    server = serving(config: "", options: { ErrRespawnInterval: 6 })
+    ["v2", "v3"].each.with_index do |version, failing|
+      server.write("config.ru", app(version))
+      server.write("fastrack.rb", "after_fork { |_, worker| raise 'no room' if worker.nr == #{1 - failing} }")
+      expect(reload(server)).to match([/HUP has failed: .*no room/, 1])
+    end
+    eventually { Array.new(10) { server.get.body[0, 2] }.uniq == ["v1"] }
+  end
+
   it "comes from where `working_directory` leads by then" do
     Dir.mktmpdir do |dir|
       %w[one two].each { |name| Folder.write(dir, "#{name}/config.ru", app(name)) }

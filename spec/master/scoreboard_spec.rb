@@ -23,6 +23,13 @@ RSpec.describe "the scoreboard", once: "shared memory" do
     end
   end
 
+  it "is a file in the master alone, since only that passes it on" do
+    server = serve
+    server.await_ready
+    files = ->(pid) { ProcessTable.descriptors(pid).values.grep(Portable::MEMORY).size }
+    expect([server.master, *server.molds, *server.workers].map(&files)).to eq([2, 0, 0, 0])
+  end
+
   it "names the request that has called exit!, which is an end without an error, and cuts its target where that is long" do
     server = serve
     before = server.workers

@@ -67,6 +67,24 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect(roles(server).key?("mold")).to eq(saves)
   end
 
+  it "runs each at_exit hook once in each process, however often workers were forked anew" do
+    hook = ->(name) { %(at_exit { File.write("exits", "\#{Process.pid} #{name}\\n", mode: "a") }\n) }
+    config = "#{ReforkHelpers::CONFIG}after_fork { #{hook.call("after_fork")} }\nafter_worker_ready { Kernel.#{hook.call("ready")} }"
+    server = Server.ready(ru: "#{hook.call("loaded")}#{ReforkHelpers::APP}", config: config, fastrack: true,
+                          options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control" })
+    2.times do
+      warmed(server, "/keep?grow")
+      before = server.workers
+      expect(refork(server).last).to eq(0)
+      settled(server, before)
+    end
+    last = server.workers
+    server.stop
+    exits = server.lines_of("exits").tally
+    expect(exits.values.uniq).to eq([1])
+    expect(exits.keys).to include(*last.product(%w[loaded after_fork ready]).map { |words| words.join(" ") })
+  end
+
   it "has a worker's successor come from the mold" do
     server, mold = reforked(MaxRequestPerChild: 40)
     2.times do

@@ -71,8 +71,7 @@ impl Monitor {
         let (warn, warnings) = sync_channel(MAX_WARNINGS);
         let (started, start) = sync_channel(1);
         let (did, done) = sync_channel(1);
-        let viewer =
-            Viewer::new(Arc::clone(&settings), Arc::clone(&published), scoreboard.without_descriptor());
+        let viewer = Viewer::new(Arc::clone(&settings), Arc::clone(&published), scoreboard.clone());
         let work = move |orders: io::Result<OwnedFd>| {
             let started = |result| drop(started.try_send(result));
             let result =

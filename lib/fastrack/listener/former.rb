@@ -16,5 +16,8 @@ module Fastrack
     end
 
     def tcp? = !server_name.nil?
+
+    # The process that had the socket removes its file.
+    def remove_file = nil
   end
 end

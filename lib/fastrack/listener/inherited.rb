@@ -5,12 +5,16 @@ require_relative "../error"
 require_relative "../listener"
 require_relative "../log"
 require_relative "../text"
+require_relative "former"
 
 module Fastrack
   # Listeners that were open before this process started: from start_server, systemd or the old master.
   class InheritedListeners
     # Variable of the old master, in the form of SERVER_STARTER_PORT.
     VARIABLE = "FASTRACK_LISTENERS"
+
+    # Variable with former listeners.
+    FORMER = "FASTRACK_FORMER_LISTENERS"
 
     # Stands in the variable for the address of a unix socket, which knows its own path.
     UNIX = "unix"
@@ -19,12 +23,15 @@ module Fastrack
     SUPERVISED = "given "
 
     class << self
+      # Sets the variables for a program that this process becomes.
+      #
       # @param listeners [Array<Listener>]
+      # @param former [Array<Listener, FormerListener>] see Launcher#former_listeners
       # @param supervised [Boolean] whether a supervisor has opened the listeners
-      # @return [String] the variable's value for a new master
-      def describe(listeners, supervised:)
+      def pass_on(listeners, former, supervised:)
         pairs = listeners.map { |listener| "#{listener.tcp? ? listener : UNIX}=#{listener.fileno}" }
-        "#{SUPERVISED if supervised}#{pairs.join(";")}"
+        ENV[VARIABLE] = "#{SUPERVISED if supervised}#{pairs.join(";")}"
+        ENV[FORMER] = former.map { |listener| FormerListener.describe(listener) }.join(" ")
       end
 
       # Takes listeners over, and removes the variables from the environment, so that programs of the app do not inherit descriptors.
@@ -34,12 +41,13 @@ module Fastrack
       # @raise [ListenError] when a supervisor's variable is wrong
       def take_over(environment = ENV)
         text = environment.delete(VARIABLE).to_s
+        former = environment.delete(FORMER).to_s.split.map { |word| FormerListener.parse(word) }
         listeners = from_old_master(text)
         supervised = listeners.any? && text.start_with?(SUPERVISED)
-        return new(listeners, supervised: true) if supervised
+        return new(listeners, supervised: true, former: former) if supervised
 
         given = ServerStarter.listeners(environment) + SystemdSockets.take_over(environment)
-        given.empty? ? new(listeners) : new(given, supervised: true, unused: listeners)
+        given.empty? ? new(listeners, former: former) : new(given, supervised: true, unused: listeners, former: former)
       end
 
       # A socket that a supervisor or the old master has opened.
@@ -68,11 +76,16 @@ module Fastrack
     # @param listeners [Array<Listener>]
     # @param supervised [Boolean] whether a supervisor has opened the listeners
     # @param unused [Array<Listener>] listeners that a supervisor's listeners replace
-    def initialize(listeners, supervised: false, unused: [])
+    # @param former [Array<FormerListener>] closed ones of before
+    def initialize(listeners, supervised: false, unused: [], former: [])
       @listeners = listeners
       @supervised = supervised
       @unused = unused
+      @former = former
     end
+
+    # @return [Array<FormerListener, Listener>] closed ones, whose connections may still be kept alive
+    attr_reader :former
 
     # Whether the listeners are used with any configuration.
     def supervised? = @supervised
@@ -88,10 +101,8 @@ module Fastrack
     def take_all = @listeners.tap { @listeners = [] }
 
     # Closes listeners that were not taken, since they are no longer configured.
-    #
-    # @return [Array<Listener>]
     def close_rest
-      (take_all + @unused).each(&:drop)
+      @former += (take_all + @unused).each(&:drop)
     end
 
     private

@@ -24,7 +24,8 @@ module Fastrack
       @all.concat(open_inner(configuration)) if @supervised && @all.none? { |listener| Proxy.inner?(listener) }
       Proxy.assign(@all, configuration)
     ensure
-      @former = inherited ? inherited.close_rest : []
+      inherited&.close_rest
+      @former = inherited&.former
       @leaving = []
     end
 
@@ -46,12 +47,14 @@ module Fastrack
 
       kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
       removed = unconfigured(kept, before.addresses - after.addresses)
+      # A HUP may name what an earlier one that has not settled removes.
+      back, added = from_leaving(added)
       # One try for each address, because the master must not wait for a port.
       added.each { |address| opened.concat(address.open) }
       yield
       @before ||= @all
-      @all = @all - removed + opened
-      @leaving += removed
+      @all = @all - removed + back + opened
+      @leaving = @leaving - back + removed
       Proxy.assign(@all, after)
       announce(opened, urls: after.development?)
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
@@ -116,6 +119,13 @@ module Fastrack
       rest = InheritedListeners.new(@all.dup)
       kept.sort_by { |address| -address.port.to_i }.each { |address| rest.take(address) }
       removed.flat_map { |address| rest.take(address) }
+    end
+
+    # @return [Array(Array<Listener>, Array<Address>)] listeners of these addresses that are still open, and the other addresses
+    def from_leaving(addresses)
+      rest = InheritedListeners.new(@leaving)
+      found = addresses.to_h { |address| [address, rest.take(address)] }
+      [found.values.flatten, addresses.select { |address| found[address].empty? }]
     end
 
     def remove(listeners)

@@ -22,9 +22,11 @@ module Fastrack
     # Seconds that a process has to exit once its channel has ended, at the server's start.
     TIME_TO_EXIT = 1
 
+    ANOTHER = "another HUP has come"
+
     # The state to restore when the new code fails: generation 0, the mold, and the workers' generation.
     Previous = Struct.new(:first, :mold, :generation)
-    private_constant :Previous
+    private_constant :ANOTHER, :Previous
 
     # @param launcher [Launcher]
     # @param app [#call, AppFile]
@@ -46,8 +48,9 @@ module Fastrack
     #
     # @raise [StartFailed]
     def start
-      @launcher.loaded? ? prepare_master : Fastrack.release_stack
-      @workers.first = fork_mold(starting: true)
+      prepared = @launcher.loaded? && prepare_master
+      Fastrack.release_stack unless @launcher.loaded?
+      @workers.first = fork_mold(starting: true, prepared: prepared)
       await(@workers.first, ControlChannel::MOLD)
     end
 
@@ -72,13 +75,18 @@ module Fastrack
       @workers.first&.event("after_booted")
     end
 
-    # Makes another generation 0 beside the current one, because of a HUP.
-    def renew
-      fail_renewal("another HUP has come") if @coming
+    # Makes another generation 0 beside the current one, because of a HUP. It takes the place of the one of an earlier HUP that has not settled.
+    #
+    # @param generation [Integer] of the workers
+    # @return [Integer] generation of the workers from now on
+    def renew(generation)
+      generation = give_way(generation)
       @remakes = false
       @coming = fork_mold
+      generation
     rescue Exception => e # rubocop:disable Lint/RescueException -- a wrapper of Process._fork, for example
       fail_renewal("it cannot be started: #{Error.reason(e)}")
+      generation
     end
 
     # @return [Float, nil] monotonic seconds when #step has something to do
@@ -89,14 +97,15 @@ module Fastrack
 
     # @param generation [Integer] of the workers
     # @param now [Float] monotonic seconds
+    # @param plugins [Boolean] whether plugins may start
     # @return [Integer] generation of the workers from now on
-    def step(generation, now)
+    def step(generation, now, plugins:)
       remake if lost? && now >= @not_before
       generation = adopt(generation) if @coming&.loaded?
       if @previous && (reason = failure(generation)) then generation = roll_back(reason)
       elsif @previous && @workers.complete?(generation) then settle(generation)
       end
-      start_later_plugins
+      start_later_plugins if plugins
       generation
     end
 
@@ -131,20 +140,25 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # rackup has loaded the app here: the app's connections are closed, and its memory is shared by all.
+    # rackup has loaded the app here: the app's connections are closed before generation 0 is forked, and its memory is shared by all.
+    #
+    # @return [Boolean] whether before_fork was called for the first worker
     def prepare_master
-      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil))
-      @launcher.warm_up
+      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil)).tap { @launcher.warm_up }
     end
 
+    # @param starting [Boolean] see FirstMold
+    # @param prepared [Boolean] see FirstMold
     # @return [MoldHandle]
-    def fork_mold(starting: false)
+    def fork_mold(starting: false, prepared: false)
       ForkGuard.own_fork do
         # Where the scoreboard cannot be passed on, Bundler's changes of the master stay, and the rest is new.
         forks = starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
-        kept = [@death_pipe.first, *(@launcher.listeners unless forks)]
+        kept = [@death_pipe.first, *([*@launcher.listeners, @workers.scoreboard] unless forks)]
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
-          forks ? FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting).live : Seat.exec(@launcher, theirs, kept.first)
+          next FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting, prepared: prepared).live if forks
+
+          Seat.exec(@launcher, theirs, kept.first)
         end
         @workers.add(MoldHandle.new(pid, channel, now)).tap(&:known)
       end
@@ -192,9 +206,7 @@ module Fastrack
       mold, @coming = @coming, nil
       return generation.tap { @workers.first = mold } if @remakes
 
-      # Another HUP has come before all workers were replaced.
-      @workers.first&.stop if @previous
-      @previous ||= Previous.new(@workers.first, @workers.mold, generation)
+      @previous = Previous.new(@workers.first, @workers.mold, generation)
       @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
       # New workers do not have removed addresses, so one that boots serves those who wait there.
       @workers.each { |one| one.drain if one.booting? } if @launcher.open_listeners != @launcher.listeners
@@ -210,12 +222,32 @@ module Fastrack
 
     # @return [Integer] generation of the workers
     def roll_back(reason)
+      return_to_previous.tap { fail_renewal(reason) }
+    end
+
+    # @return [Integer] generation of the workers
+    def return_to_previous
       previous, @previous = @previous, nil
       @workers.first&.stop
       @workers.first, @workers.mold, @workers.forbidden_by = previous.first, previous.mold, previous.first&.forbids
       @workers.reject_newer(previous.generation)
-      fail_renewal(reason)
+      # The next one's workers will be of the same generation.
+      failure(previous.generation + 1)
       previous.generation
+    end
+
+    # Ends what an earlier HUP has begun. The configuration from before that stays the one to go back to.
+    #
+    # @return [Integer] generation of the workers
+    def give_way(generation)
+      renewed = @previous || (@coming && !@remakes)
+      @coming&.kill(ANOTHER)
+      @coming = nil
+      return generation unless renewed
+
+      give_up(ANOTHER)
+      @orders.superseded("HUP", ANOTHER)
+      @previous ? return_to_previous : generation
     end
 
     # @param generation [Integer] of the workers that serve from now on
@@ -234,7 +266,7 @@ module Fastrack
       mold = @workers.first
       return if mold.nil? || !mold.loaded? || mold.started? || @previous || @workers.each.any? { |one| one.first? && one != mold }
 
-      mold.start
+      mold.start(later: true)
       mold.event("after_booted") if @booted
     end
 
@@ -251,11 +283,13 @@ module Fastrack
     end
 
     def fail_renewal(reason)
-      @coming&.kill("another HUP has come")
+      @coming&.kill(reason)
       @coming = nil
-      Log.line("HUP: the new code is given up: #{reason}; the old code serves on", :error)
+      give_up(reason)
       @orders.failed("HUP", reason)
-      @failed.call unless @previous
+      @failed.call
     end
+
+    def give_up(reason) = Log.line("HUP: the new code is given up: #{reason}; the old code serves on", :error)
   end
 end

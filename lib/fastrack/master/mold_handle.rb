@@ -41,9 +41,11 @@ module Fastrack
     def name = "generation 0 (pid #{@pid})"
 
     # Has the plugins started.
-    def start
+    #
+    # @param later [Boolean] whether the server serves already, so that a plugin that does not start is no reason to end
+    def start(later: false)
       @started = true
-      @channel.write(ControlChannel::START)
+      @channel.write([ControlChannel::START, *("later" if later)].join(" "))
     end
 
     def started? = @started

@@ -60,6 +60,12 @@ module Fastrack
     # @param reason [String]
     def failed(signal, reason) = finish(open(signal), "failed", reason)
 
+    # Orders of this kind that have begun before the last one have failed.
+    #
+    # @param signal [String]
+    # @param reason [String]
+    def superseded(signal, reason) = finish(open(signal)[...-1], "failed", reason)
+
     # The last order of this kind has no effect. Other orders of this kind go on.
     #
     # @param signal [String]

@@ -137,7 +137,7 @@ module Fastrack
     # @param generation [Integer]
     # @return [Boolean] whether workers of that generation serve all slots
     def complete?(generation)
-      @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation } >= @size
+      @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation && !handle.rejected? } >= @size
     end
 
     # @return [Array<WorkerHandle>] workers without a slot
@@ -345,7 +345,7 @@ module Fastrack
 
     def failed(handle, exited)
       wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
-      return if handle.ready?
+      return if handle.ready? || handle.rejected?
 
       words = LastWords.of(handle.pid)
       count_failure(handle.generation, "#{handle.name} #{exited.to_s.delete_suffix(" before it was ready")} before it was ready#{": #{words}" if words}")

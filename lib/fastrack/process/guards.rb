@@ -6,7 +6,8 @@ require_relative "orphans"
 module Fastrack
   # Closes the server's descriptors in forked processes. A process that the app forks must keep none of them: no connection of a client,
   # no port after the server is gone, and not the pipe by which workers notice the master's death. The server's own forks keep the
-  # descriptors that they name. Programs started by exec lose all descriptors anyway.
+  # descriptors that they name. Programs started by exec lose all descriptors anyway. In the master it is for the ConfigFile, before_exec,
+  # and an app that rackup has loaded; else for generation 0, molds and workers.
   #
   # Since Ruby 3.1 all forks of Ruby go through Process._fork, except Process.daemon.
   module ForkGuard

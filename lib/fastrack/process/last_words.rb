@@ -38,7 +38,14 @@ module Fastrack
         close_old
       end
 
-      # Called in a new master's children, and when the old master has ended.
+      # Called in forked processes of the server's: only the master reads.
+      def forked
+        @reader&.close
+        @reader = nil
+        close_old
+      end
+
+      # Called when the old master has ended.
       def close_old
         @old&.close
         @old = nil

@@ -6,10 +6,10 @@ require_relative "../text"
 module Fastrack
   # Opens, makes, renames and removes the files of the master: logs, pid file, state file, sockets.
   #
-  # The app's user may make links and files in folders that are writable for that user. A root master acts on such a path with the app
-  # user's effective ids, so that the kernel refuses other users' files. Where root owns every folder of the path and the app's user may not
-  # write to any, the master acts as root: nobody can change the path's target between two calls. Other masters, and root without the option
-  # User, act as usual and follow links. No open waits for the reader of a FIFO.
+  # The app's user may make links and files in folders that are writable for that user, whether or not the master has code of the app's. A
+  # root master acts on such a path with the app user's effective ids, so that the kernel refuses other users' files. Where root owns every
+  # folder of the path and the app's user may not write to any, the master acts as root: nobody can change the path's target between two
+  # calls. Other masters, and root without the option User, act as usual and follow links. No open waits for the reader of a FIFO.
   module SafeFile
     # Why a file is not touched.
     class Refused < Errno::EPERM

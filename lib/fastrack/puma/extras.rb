@@ -95,18 +95,17 @@ module Fastrack
     # Called in generation 0.
     #
     # @param launcher [Launcher]
-    # @return [PumaPlugins]
-    def start_plugins(launcher)
+    # @return [PumaPlugins] to be started
+    def plugins_for(launcher)
       require_relative "plugins"
-      PumaPlugins.new(launcher, self).tap(&:start)
+      PumaPlugins.new(launcher, self)
     end
 
     # @param launcher [Launcher]
+    # @yieldreturn [Boolean] see RestartFile
     # @return [RestartFile, nil]
-    def restarter(launcher)
-      return unless @restart_file
-
-      RestartFile.new(@restart_file, launcher)
+    def restarter(launcher, &two_masters)
+      RestartFile.new(@restart_file, launcher, two_masters) if @restart_file
     end
 
     # Writes the state file for pumactl. Written again when a new master has failed, because that one has overwritten the file.
@@ -187,10 +186,12 @@ module Fastrack
 
     # @param path [String]
     # @param launcher [Launcher]
-    def initialize(path, launcher)
+    # @param two_masters [#call] whether another master is there
+    def initialize(path, launcher, two_masters)
       @path = Text.expand(path)
       @name = path
       @launcher = launcher
+      @two_masters = two_masters
       @seen = mtime
       @due_at = 0.0
     end
@@ -203,7 +204,8 @@ module Fastrack
 
       @due_at = now + 1
       found = mtime
-      return if found.nil? || found == @seen
+      # Neither of two masters starts a third one.
+      return if found.nil? || found == @seen || (@launcher.loaded? && @two_masters.call)
 
       @seen = found
       Log.line("#{@name} was touched: restarting (#{@launcher.restart})")

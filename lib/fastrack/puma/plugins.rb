@@ -55,7 +55,13 @@ module Fastrack
         @fastrack_started = true
         @fastrack_background&.each { |work| PumaPlugins.thread(&work) }
       end
+
+      # Forgets the threads of a start that has failed.
+      def fastrack_forget = @fastrack_background&.clear
     end
+
+    # Seconds between two tries of a plugin whose port is in use.
+    INTERVAL = 1
 
     # @param launcher [Launcher]
     # @param settings [PumaExtras]
@@ -64,19 +70,40 @@ module Fastrack
       @plugins = settings.plugins
       @options = settings.options
       @hooks = Hash.new { |hooks, event| hooks[event] = [] }
+      @waiting = {}
     end
 
-    # Starts the plugins in the master, before the first worker. A plugin that is not done when the server is told to end is left out.
+    # Starts the plugins. A plugin that is not done when the server is told to end is left out.
     #
+    # @param wait [Boolean] whether a plugin whose port is in use is tried again: a process that is about to end may have the port
     # @raise [ConfigurationError] when a plugin uses a part of Puma that Fastrack does not have
-    def start
+    def start(wait: false)
       @plugins.each do |name, plugin|
-        @launcher.hooks.bounded { plugin.start(self) } if plugin.respond_to?(:start)
-        plugin.fastrack_start_background
-      rescue TimeLimit::Interrupted => e
-        Log.exception("plugin #{name.inspect} does not start", e)
-      rescue Exception => e # rubocop:disable Lint/RescueException -- also `exit` and what is not implemented
-        raise ConfigurationError, "plugin #{name.inspect} does not start, without Puma's server: #{Error.reason(e)}"
+        start_plugin(name, plugin)
+      rescue Errno::EADDRINUSE => e
+        raise refusal(name, e) unless wait
+
+        @waiting[name] = plugin
+        Log.line("plugin #{name.inspect} does not start, and is tried again every #{INTERVAL} s: #{Error.reason(e)}", :error)
+      end
+    end
+
+    # @return [Integer, nil] seconds until #try_again has something to do
+    def pause = (INTERVAL if @waiting.any?)
+
+    # Starts plugins whose ports were in use.
+    def try_again
+      @waiting.reject! do |name, plugin|
+        known = @hooks[:after_booted].size
+        start_plugin(name, plugin)
+        Log.line("plugin #{name.inspect} has started")
+        call(:after_booted, @hooks[:after_booted].drop(known)) if @booted
+        true
+      rescue Errno::EADDRINUSE
+        false
+      rescue ConfigurationError => e
+        Log.line(e.message, :error)
+        true
       end
     end
 
@@ -84,8 +111,9 @@ module Fastrack
     #
     # @param event [Symbol]
     def fire(event)
+      @booted ||= event == :after_booted
       @launcher.configuration.puma&.fire(event, @launcher.hooks) unless event == :before_restart
-      @hooks[event].each { |hook| @launcher.hooks.call("a plugin's #{event}", &hook) }
+      call(event, @hooks[event])
     end
 
     # The methods of Puma's launcher, events, log writer and configuration that plugins call.
@@ -104,5 +132,29 @@ module Fastrack
     def error(text) = Log.line(text, :error)
     def debug(*) = nil
     alias write log
+
+    private
+
+    def call(event, hooks) = hooks.each { |hook| @launcher.hooks.call("a plugin's #{event}", &hook) }
+
+    # @raise [ConfigurationError]
+    # @raise [Errno::EADDRINUSE] then the plugin has left nothing behind
+    def start_plugin(name, plugin)
+      sizes = @hooks.transform_values(&:size)
+      @launcher.hooks.bounded { plugin.start(self) } if plugin.respond_to?(:start)
+      plugin.fastrack_start_background
+    rescue TimeLimit::Interrupted => e
+      Log.exception("plugin #{name.inspect} does not start", e)
+    rescue Errno::EADDRINUSE
+      @hooks.each { |event, hooks| hooks.slice!(sizes.fetch(event, 0)..) }
+      plugin.fastrack_forget
+      raise
+    rescue Exception => e # rubocop:disable Lint/RescueException -- also `exit` and what is not implemented
+      raise refusal(name, e)
+    end
+
+    def refusal(name, error)
+      ConfigurationError.new("plugin #{name.inspect} does not start, without Puma's server: #{Error.reason(error)}")
+    end
   end
 end

@@ -87,7 +87,7 @@ module Fastrack
 
     # Variables with descriptors or the pid of this process.
     STALE_VARIABLES = [
-      InheritedListeners::VARIABLE, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE,
+      InheritedListeners::VARIABLE, InheritedListeners::FORMER, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE,
       *SystemdSockets::VARIABLES
     ].freeze
 
@@ -141,7 +141,7 @@ module Fastrack
       end
 
       def pass_on(launcher, channel)
-        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
+        InheritedListeners.pass_on(launcher.listeners, launcher.former_listeners, supervised: launcher.supervised?)
         ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
         ENV[LastWords::VARIABLE] = LastWords.writer.fileno.to_s
         ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?

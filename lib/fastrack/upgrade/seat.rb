@@ -2,7 +2,6 @@
 
 require "socket"
 require_relative "../error"
-require_relative "../listener/former"
 require_relative "../listener/inherited"
 require_relative "../log"
 require_relative "../process/guards"
@@ -17,7 +16,7 @@ module Fastrack
   # What a generation 0 inherits that a HUP has started as a new program: see .exec. The program is the server's own, by its start command,
   # since no fork undoes what Bundler has done in the master: a new Gemfile.lock counts, and a `current` link may lead to another release.
   class Seat
-    # Version, the numbers, and the former listeners.
+    # Version, and the numbers.
     VARIABLE = "FASTRACK_GENERATION"
     # Gets the lines of the configuration, which the master has said.
     QUIET = Object.new.tap { |output| def output.puts(*) = nil }
@@ -37,10 +36,9 @@ module Fastrack
         Dir.chdir(start.directory) if File.directory?(start.directory)
         files = [channel.to_io.fileno, death_pipe.fileno, LastWords.writer.fileno, *Log.repeats.filenos, Fastrack.scoreboard.first.fd]
         ENV.replace(start.environment.except(*NewMaster::STALE_VARIABLES))
-        ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 },
-                         *launcher.former_listeners.map { |listener| FormerListener.describe(listener) }].join(" ")
+        ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 }].join(" ")
         ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
-        ENV[InheritedListeners::VARIABLE] = InheritedListeners.describe(launcher.listeners, supervised: launcher.supervised?)
+        InheritedListeners.pass_on(launcher.listeners, launcher.former_listeners, supervised: launcher.supervised?)
         # The program has no handler yet when it is late.
         trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
         program, *arguments = start.command
@@ -58,8 +56,7 @@ module Fastrack
       def take_over(environment = ENV)
         text = environment.delete(VARIABLE) or return
         version, *words = text.split
-        former = words.drop(NUMBERS.size).map { |word| FormerListener.parse(word) }
-        seat = new(former, **NUMBERS.zip(words.map(&:to_i)).to_h)
+        seat = new(**NUMBERS.zip(words.map(&:to_i)).to_h)
         return seat if version == VERSION
 
         raise Error, "the app's bundle has Fastrack #{VERSION}, and the master is #{version}: USR2 (fastrack restart) brings another version"
@@ -80,8 +77,7 @@ module Fastrack
     # @return [Array<FormerListener, Listener>] see ListenerSet
     attr_reader :former
 
-    # @param former [Array<FormerListener>] see Launcher#former_listeners
-    def initialize(former, master:, channel:, death_pipe:, words:, repeats:, counts:, scoreboard:, subreaper:, background:)
+    def initialize(master:, channel:, death_pipe:, words:, repeats:, counts:, scoreboard:, subreaper:, background:)
       @master = master
       socket = UNIXSocket.for_fd(channel)
       socket.close_on_exec = true
@@ -92,7 +88,6 @@ module Fastrack
       @scoreboard = scoreboard
       @subreaper = subreaper == 1
       @background = background == 1
-      @former = former
     end
 
     # Those of the master are among the former ones.
@@ -116,6 +111,7 @@ module Fastrack
       ForkGuard.shared = [LastWords, Log.repeats]
       inherited = InheritedListeners.take_over
       @supervised = inherited.supervised?
+      @former = inherited.former
       @all = inherited.take_all.each { |listener| listener.own.close }
       Proxy.inner_address(configuration) if configuration.proxy?
       Proxy.assign(@all, configuration)

@@ -59,7 +59,7 @@ module Fastrack
     FORK = "fork"
     # Mold: the order's number, and the pid of its worker; 0: there is none.
     FORKED = "forked"
-    # Master to generation 0: write to the log files, and start the plugins.
+    # Master to generation 0: start the plugins. "later" follows if the server serves already.
     START = "start"
     # Master to generation 0: an event of the server's. Its name and numbers follow.
     EVENT = "event"

@@ -2,6 +2,7 @@
 
 require_relative "../backtrace"
 require_relative "../error"
+require_relative "../listener/inherited"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
@@ -17,9 +18,11 @@ module Fastrack
   #     loading --the app is loaded--> waiting for orders --START--> with plugins --FINISH--> (ended)
   class FirstMold < Mold
     # @param starting [Boolean] whether the server starts, so that it ends if the app or a plugin fails
-    def initialize(launcher, app, channel, death_pipe, starting:)
+    # @param prepared [Boolean] whether the master has called before_fork for the first worker
+    def initialize(launcher, app, channel, death_pipe, starting:, prepared: false)
       super(launcher, app, channel, death_pipe)
       @starting = starting
+      @prepared = prepared
     end
 
     # The life of the process from the fork on.
@@ -30,6 +33,8 @@ module Fastrack
       guard = OrphanGuard.start(@death_pipe, @channel, name)
       prepare
       guard.kill.join
+      # Later ones have the master's log files.
+      @launcher.redirect_output if @starting
       tell(ControlChannel::MOLD)
       tell_memory
       obey
@@ -52,7 +57,7 @@ module Fastrack
 
     def enter
       take_signals
-      LastWords.close_old
+      LastWords.forked
       configuration.disown_pid_file
       Fastrack.refork_forbids = -> { tell(ControlChannel::FORBID, Fastrack.refork_forbidden) }
       trap(Engine::THREAD_DUMP_SIGNAL) { Log.line("#{name} takes too long:\n#{ThreadDump.text.chomp}") }
@@ -74,6 +79,8 @@ module Fastrack
       super
       tell_memory
     end
+
+    def before_fork(worker) = @prepared ? @prepared = false : super
 
     # Where the master may not look.
     def tell_memory
@@ -100,7 +107,7 @@ module Fastrack
 
     def handle(order)
       case order.kind
-      when ControlChannel::START then start
+      when ControlChannel::START then start(later: order.words.any?)
       when ControlChannel::FINISH
         @again = order.words.any?
         :finish
@@ -108,18 +115,45 @@ module Fastrack
       end
     end
 
-    # Writes to the log files from now on, and starts the plugins.
-    def start
-      # Later ones have the master's log files.
-      @launcher.redirect_output if @starting
-      begin
-        @plugins = configuration.puma&.start_plugins(@launcher)
-      rescue Error => e
-        raise if @starting
-
-        Log.line(e.message, :error)
-      end
+    # @param later [Boolean] whether the server serves already
+    def start(later:)
+      @unshared = listening if configuration.puma&.at_home?
+      @plugins = configuration.puma&.plugins_for(@launcher)
+      @plugins&.start(wait: later)
       tell(ControlChannel::STARTED)
+    rescue Error => e
+      raise unless later
+
+      Log.line(e.message, :error)
+    end
+
+    def pause = @plugins&.pause
+
+    def handle_signals
+      super
+      @plugins&.try_again
+    end
+
+    # Workers do not have the ports of plugins: generation 0 could not give such a port up, and its successor could not take it.
+    def begin_worker(worker, listeners, socket, *descriptors)
+      give_up_ports([socket, *descriptors].map(&:fileno)) if @unshared
+      super
+    end
+
+    # Each descriptor leads to /dev/null, because Ruby's object for the socket lives on.
+    #
+    # @param keep [Array<Integer>]
+    def give_up_ports(keep)
+      File.open(File::NULL) { |null| (listening - @unshared - keep).each { |number| Fastrack.replace_file(number, null.fileno) } }
+    end
+
+    # @return [Array<Integer>] descriptors of listening sockets
+    def listening
+      Dir.children("/dev/fd").map(&:to_i).select do |number|
+        InheritedListeners.socket(number)
+      rescue SystemCallError, SocketError, ArgumentError
+        false
+      end
     end
 
     # Events without numbers are the plugins'.

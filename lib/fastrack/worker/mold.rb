@@ -66,7 +66,7 @@ module Fastrack
 
     def obey
       loop do
-        ready = ControlChannel.select([@signals.reader, @channel, @death_pipe], nil)
+        ready = ControlChannel.select([@signals.reader, @channel, @death_pipe], pause)
         handle_signals
         return if ready.include?(@death_pipe)
         next unless ready.include?(@channel)
@@ -75,6 +75,9 @@ module Fastrack
         orders.each { |order| return if handle(order) == :finish }
       end
     end
+
+    # @return [Numeric, nil] most seconds without an order until #handle_signals is called; nil: no limit
+    def pause = nil
 
     # A worker that has ended, for hooks.
     Exited = Struct.new(:nr, :pid, :generation)
@@ -112,7 +115,7 @@ module Fastrack
     def fork_worker(order)
       _, nr, slot, *listeners = order.numbers
       worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
-      hooks.bounded(grace: TimeLimit::MOMENT) { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
+      before_fork(worker)
       @channel.forked(order, fork_process { begin_worker(worker, listeners, *order.descriptors) })
       configuration.puma&.fire(:after_worker_fork, hooks, nr)
     rescue Exception => e # rubocop:disable Lint/RescueException -- no hook ends the mold, not by `exit` either
@@ -121,6 +124,10 @@ module Fastrack
       @channel.forked(order, 0)
     ensure
       order.descriptors.each(&:close)
+    end
+
+    def before_fork(worker)
+      hooks.bounded(grace: TimeLimit::MOMENT) { configuration.call_hook(:before_fork, @launcher, worker) } if configuration.before_fork
     end
 
     # @yield in the new worker

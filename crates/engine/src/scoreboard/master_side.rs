@@ -2,9 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
 
 use fastrack_sys::{borrow_fd, file_size_limit, memory_file, SharedMemory};
 
@@ -71,45 +70,41 @@ impl QueueLength {
 #[derive(Clone, Debug)]
 pub struct Scoreboard {
     pub(super) board: SharedMemory<Board>,
-    file: Option<Arc<File>>,
     queue: Option<QueueLength>,
 }
 
 impl Scoreboard {
-    /// A scoreboard in memory that is shared with processes forked later, and with those that inherit its descriptor. There is no
-    /// descriptor where files are limited (RLIMIT_FSIZE): the kernel counts the memory as a file, and would end this process by SIGXFSZ.
+    /// A scoreboard in memory that is shared with processes forked later.
     pub fn new() -> io::Result<Self> {
+        Ok(Self::on(SharedMemory::for_children()?))
+    }
+
+    /// A scoreboard that is also shared with processes that inherit the file. There is no file where files are limited
+    /// (RLIMIT_FSIZE): the kernel counts the memory as a file, and would end this process by SIGXFSZ.
+    pub fn with_file() -> io::Result<(Self, Option<File>)> {
         let length = size_of::<Board>() as u64;
         if file_size_limit() < length {
-            return Ok(Scoreboard { board: SharedMemory::for_children()?, file: None, queue: None });
+            return Ok((Self::new()?, None));
         }
-        Self::in_file(memory_file(length)?)
-    }
-
-    /// The scoreboard of another process, whose [`raw_fd`](Self::raw_fd) this process has inherited. Duplicates the descriptor.
-    ///
-    /// # Safety
-    /// The descriptor must be open until this returns, and the file must never be truncated.
-    pub unsafe fn from_raw_fd(fd: RawFd) -> io::Result<Self> {
-        // SAFETY: as the caller promises.
-        let copy = unsafe { borrow_fd(fd) }?.try_clone_to_owned()?;
-        Self::in_file(File::from(copy))
-    }
-
-    fn in_file(file: File) -> io::Result<Self> {
+        let file = memory_file(length)?;
         // SAFETY: no process truncates the file, and all processes map it by this code.
         let board = unsafe { SharedMemory::of_file(&file) }?;
-        Ok(Scoreboard { board, file: Some(Arc::new(file)), queue: None })
+        Ok((Self::on(board), Some(file)))
     }
 
-    /// The descriptor of the memory, if it has one.
-    pub fn raw_fd(&self) -> Option<RawFd> {
-        self.file.as_ref().map(|file| file.as_raw_fd())
+    /// The scoreboard of another process, whose file this process has inherited.
+    ///
+    /// # Safety
+    /// The descriptor must be open until this returns, and must be of a [`with_file`](Self::with_file).
+    pub unsafe fn from_raw_fd(fd: RawFd) -> io::Result<Self> {
+        // SAFETY: as the caller promises.
+        let copy = File::from(unsafe { borrow_fd(fd) }?.try_clone_to_owned()?);
+        // SAFETY: as above.
+        Ok(Self::on(unsafe { SharedMemory::of_file(&copy) }?))
     }
 
-    /// The same scoreboard, for a thread with another table of descriptors, where a close would end another file.
-    pub fn without_descriptor(&self) -> Self {
-        Scoreboard { file: None, ..self.clone() }
+    fn on(board: SharedMemory<Board>) -> Self {
+        Scoreboard { board, queue: None }
     }
 
     /// The same scoreboard, whose totals include the connections in the shared queue.

@@ -1,3 +1,5 @@
+use std::os::fd::AsRawFd;
+
 use fastrack_http::{Head, Limits};
 
 use super::layout::{ThreadSlot, NEVER};
@@ -167,10 +169,11 @@ fn restarts_are_counted_by_their_cause() {
 
 #[test]
 fn a_process_that_inherits_the_descriptor_sees_the_same_scoreboard() {
-    let board = Scoreboard::new().expect("memory");
-    let fd = board.raw_fd().expect("a descriptor");
-    // SAFETY: the scoreboard outlives the call, and its file is never truncated.
-    let copy = unsafe { Scoreboard::from_raw_fd(fd) }.expect("a copy");
+    let (board, file) = Scoreboard::with_file().expect("memory");
+    let file = file.expect("a file");
+    // SAFETY: the file is open, and is a scoreboard's.
+    let copy = unsafe { Scoreboard::from_raw_fd(file.as_raw_fd()) }.expect("a copy");
+    drop(file);
     let index = copy.reserve().expect("a free slot");
     let worker = WorkerId { nr: 3, pid: 4711, generation: 2 };
     copy.assign(index, worker);

@@ -94,6 +94,7 @@ impl Engine {
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(app_threads.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.inherited_fds());
+        let fds = fds.chain(master.iter().map(File::as_raw_fd));
         let mut control = Control::new(poller.raw_fd(), fds, watch)?;
         let waker = (!app_threads.is_alone()).then(Waker::new).transpose()?.map(Arc::new);
         if let Some(waker) = &waker {

@@ -1,5 +1,9 @@
 //! Fastrack::Scoreboard: the master's view of each worker's state and counts.
 
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::fd::{AsRawFd, RawFd};
+
 use magnus::{function, method, prelude::*, typed_data::Obj, Error, RHash, RModule, Ruby};
 
 use fastrack_engine::{
@@ -11,9 +15,9 @@ use fastrack_monitor::STATUS_CLASSES;
 use crate::ruby::system_error;
 use crate::worker::shared_queue::RubySharedQueue;
 
-/// The Ruby object. The master makes the object before forking.
+/// The Ruby object. The master makes the object before forking, with the file of the memory.
 #[magnus::wrap(class = "Fastrack::Scoreboard", free_immediately)]
-pub(super) struct RubyScoreboard(pub Scoreboard);
+pub(super) struct RubyScoreboard(pub Scoreboard, RefCell<Option<File>>);
 
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Scoreboard", ruby.class_object())?;
@@ -23,7 +27,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.const_set("MAX_STREAMS", MAX_STREAMS)?;
     class.define_singleton_method("new", function!(RubyScoreboard::new, 1))?;
     class.define_singleton_method("from_fd", function!(RubyScoreboard::from_fd, 1))?;
-    class.define_method("fd", method!(|this: &RubyScoreboard| this.0.raw_fd(), 0))?;
+    class.define_method("fd", method!(RubyScoreboard::fd, 0))?;
+    class.define_method("close", method!(RubyScoreboard::close, 0))?;
     class.define_method("reserve", method!(RubyScoreboard::reserve, 0))?;
     class.define_method("assign", method!(RubyScoreboard::assign, 4))?;
     class.define_method("note_memory", method!(RubyScoreboard::note_memory, 3))?;
@@ -44,17 +49,30 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
 impl RubyScoreboard {
     /// `Scoreboard.new(queue)`: a scoreboard in memory shared with future workers. `queue` is the workers' SharedQueue or nil.
     fn new(ruby: &Ruby, queue: Option<Obj<RubySharedQueue>>) -> Result<Self, Error> {
-        let board = Scoreboard::new().map_err(|error| system_error(ruby, "the scoreboard", &error))?;
-        let Some(queue) = queue else { return Ok(RubyScoreboard(board)) };
+        let (board, file) =
+            Scoreboard::with_file().map_err(|error| system_error(ruby, "the scoreboard", &error))?;
+        let file = RefCell::new(file);
+        let Some(queue) = queue else { return Ok(RubyScoreboard(board, file)) };
         let length = queue.borrow(ruby)?.length();
-        Ok(RubyScoreboard(board.with_queue(length)))
+        Ok(RubyScoreboard(board.with_queue(length), file))
     }
 
     /// `from_fd(fd)`: the master's scoreboard, in a process that has inherited its descriptor.
     fn from_fd(ruby: &Ruby, fd: i32) -> Result<Self, Error> {
-        // SAFETY: this process has inherited the descriptor for this scoreboard, and closes it later. No process truncates the file.
+        // SAFETY: this process has inherited the descriptor for this scoreboard, and closes it later.
         let board = unsafe { Scoreboard::from_raw_fd(fd) };
-        Ok(RubyScoreboard(board.map_err(|error| system_error(ruby, "the scoreboard", &error))?))
+        let board = board.map_err(|error| system_error(ruby, "the scoreboard", &error))?;
+        Ok(RubyScoreboard(board, RefCell::new(None)))
+    }
+
+    /// `fd`: the descriptor of the memory; nil if it has none, or is closed.
+    fn fd(&self) -> Option<RawFd> {
+        self.1.borrow().as_ref().map(File::as_raw_fd)
+    }
+
+    /// `close`: closes the descriptor. The memory stays.
+    fn close(&self) {
+        drop(self.1.take());
     }
 
     /// `reserve`: a slot for the next worker; nil if all slots are in use.
