@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require "fastrack/master/lingering"
-require "fastrack/master/workers"
+require_relative "../../lib/fastrack/master/lingering"
+require_relative "../../lib/fastrack/master/workers"
 
 RSpec.describe Fastrack::Lingering, once: "the master's part" do
   # As much of a WorkerHandle as it needs.

@@ -31,7 +31,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
   it "waits until the workers' memory grows no more and is a tenth of the whole, and ends with six generations" do
     require_relative "../../lib/fastrack/master/refork"
     requests = own = whole = now = 0
-    handle = double(serving?: true)
+    handle = double(serving?: true, lingering?: false)
     allow(handle).to receive(:memory) { double(pss: 0, private: own) }
     workers = double(size: 2, each: [handle], scoreboard: double)
     allow(workers.scoreboard).to receive(:totals) { { requests: requests } }

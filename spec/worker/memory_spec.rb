@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../lib/fastrack/configuration"
+require_relative "../../lib/fastrack/master/lingering"
 require_relative "../../lib/fastrack/memory/limit"
 require_relative "../../lib/fastrack/memory/supervisor"
 require "time"
@@ -23,6 +24,7 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
   def group(workers)
     def workers.source_pid = Process.pid
     def workers.mold = nil
+    def workers.lingering = Fastrack::Lingering.new(self)
     workers
   end
 
@@ -124,6 +126,7 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     it "does not count against a worker what it shares with a large generation 0 since its fork" do
       handle = Struct.new(:pid, :nr, :requests, :spawned_at, :recycled) do
         def serving? = true
+        def lingering? = false
         def memory = Fastrack::ProcessMemory.of(pid)
         def recycle(_) = (self.recycled = true)
       end
