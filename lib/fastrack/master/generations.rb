@@ -4,6 +4,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
+require_relative "../process/memory"
 require_relative "../upgrade/seat"
 require_relative "../worker"
 require_relative "../worker/control_channel"
@@ -74,18 +75,21 @@ module Fastrack
 
     # Makes another generation 0 beside the current one, because of a HUP.
     def renew
-      fail_renewal("another HUP has come") if @coming
+      supersede if @coming
       @remakes = false
       @coming = fork_mold
     rescue Exception => e # rubocop:disable Lint/RescueException -- a wrapper of Process._fork, for example
-      fail_renewal("it cannot be started: #{Error.reason(e)}")
+      give_up_coming("it cannot be started: #{Error.reason(e)}")
     end
 
     # @return [Float, nil] monotonic seconds when #step has something to do
-    def due_at = (@not_before if lost?)
+    def due_at = [(@not_before if lost?), @spare_at].compact.min
 
     # Whether workers of the old code are being replaced, or are about to be.
-    def renewing? = !(@coming || @previous).nil?
+    def renewing? = replacing? || !@coming.nil?
+
+    # Whether workers of the old code are being replaced.
+    def replacing? = !@previous.nil?
 
     # @param generation [Integer] of the workers
     # @param now [Float] monotonic seconds
@@ -94,21 +98,24 @@ module Fastrack
       remake if lost? && now >= @not_before
       generation = adopt(generation) if @coming&.loaded?
       if @previous && (reason = failure(generation)) then generation = roll_back(reason)
-      elsif @previous && @workers.complete?(generation) then settle(generation)
+      elsif @previous && @coming.nil? && @workers.complete?(generation) then settle(generation)
       end
       start_later_plugins
+      end_first if @spare_at && now >= @spare_at
       generation
     end
 
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      return unless handle.first?
+      return note_failure(exited) unless handle.first?
+      return tell_spared if handle.equal?(@spared)
 
       words = LastWords.of(handle.pid)
       text = "#{handle.name} #{exited}#{": #{words}" if words}"
       if handle.equal?(@coming) then loading_failed(words || text)
       elsif handle.equal?(@workers.first) then lose_first(text)
+      elsif handle.equal?(@previous&.first) then @previous.first = nil
       end
     end
 
@@ -119,12 +126,16 @@ module Fastrack
       @workers.each.select(&:first?).each { |mold| mold.loaded? ? mold.finish(again) : mold.stop }
     end
 
-    # Ends generation 0, since a mold forks the workers; unless the app's plugins and hooks are at home there.
+    # Called when all workers are a mold's. Generation 0 ends, once workers fail less often than once in WorkerBootTimeout: if the mold fails as well,
+    # it takes so long at most until another generation 0 forks successors. It stays if the app's plugins and hooks are at home there.
     def spare_first
-      return if @launcher.configuration.puma&.at_home?
+      return if @workers.first.nil? || @launcher.configuration.puma&.at_home?
 
-      @workers.first&.finish(false)
-      @workers.first = nil
+      @spare_at = time_to_spare
+      return unless @failed_at && (@spare_at.nil? || @spare_at > now)
+
+      Log.line("refork: #{@workers.first.name} stays, with #{ProcessMemory.format(@workers.first.memory&.private.to_i)} of its own, while workers " \
+               "fail more often than once in #{format("%g", boot_timeout)} s (WorkerBootTimeout)")
     end
 
     private
@@ -187,19 +198,62 @@ module Fastrack
       @not_before = now + @launcher.configuration.err_respawn_interval
     end
 
+    def boot_timeout = @launcher.configuration.worker_boot_timeout
+
+    # @return [Float, nil] monotonic seconds; nil: never
+    def time_to_spare
+      return 0.0 if @failed_at.nil?
+
+      @failed_at + boot_timeout if boot_timeout.positive?
+    end
+
+    def note_failure(exited)
+      return unless exited.failed?
+
+      @failed_at = now
+      @spare_at &&= time_to_spare
+    end
+
+    def end_first
+      @spare_at = nil
+      first = @workers.first
+      return unless first && @workers.mold
+
+      @whole = whole
+      @spared = first
+      @workers.first = nil
+      first.finish(false)
+    end
+
+    # Memory of all processes but the spared one.
+    def whole = ProcessMemory.format(ProcessMemory.pss(@workers.each.reject { |one| one.equal?(@spared) }))
+
+    def tell_spared
+      Log.line("refork: #{@spared.name} has ended: #{Log.count(@workers.size, "worker")} #{@whole} -> #{whole}")
+      @spared = nil
+    end
+
     # @return [Integer] generation of the workers
     def adopt(generation)
       mold, @coming = @coming, nil
-      return generation.tap { @workers.first = mold } if @remakes
+      return take_place(mold, generation) if @remakes
 
       # Another HUP has come before all workers were replaced.
       @workers.first&.stop if @previous
+      @spare_at = nil
       @previous ||= Previous.new(@workers.first, @workers.mold, generation)
       @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
       # New workers do not have removed addresses, so one that boots serves those who wait there.
       @workers.each { |one| one.drain if one.booting? } if @launcher.open_listeners != @launcher.listeners
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
       generation + 1
+    end
+
+    # The one from before has no channel any more.
+    def take_place(mold, generation)
+      @workers.first&.stop
+      @workers.first = mold
+      generation
     end
 
     # @return [String, nil]
@@ -214,7 +268,13 @@ module Fastrack
       @workers.first&.stop
       @workers.first, @workers.mold, @workers.forbidden_by = previous.first, previous.mold, previous.first&.forbids
       @workers.reject_newer(previous.generation)
-      fail_renewal(reason)
+      spare_first if previous.mold
+      if @coming && !@remakes then tell_failure(reason, :superseded)
+      else
+        @coming&.kill("generation 0 from before forks again")
+        @coming = nil
+        fail_renewal(reason)
+      end
       previous.generation
     end
 
@@ -241,7 +301,12 @@ module Fastrack
     def loading_failed(reason)
       @coming = nil
       delay
-      fail_renewal(reason) unless @remakes
+      give_up_coming(reason) unless @remakes
+    end
+
+    # The code of an earlier HUP, whose workers are coming, goes with it: the configuration is the later one's.
+    def give_up_coming(reason)
+      @previous ? @renewal_failure = reason : fail_renewal(reason)
     end
 
     def lose_first(text)
@@ -250,12 +315,22 @@ module Fastrack
       @renewal_failure = text if @previous
     end
 
-    def fail_renewal(reason)
-      @coming&.kill("another HUP has come")
+    # A newer HUP has come, whose configuration counts already.
+    def supersede
+      @coming.kill("another HUP has come")
       @coming = nil
+      tell_failure("another HUP has come", :superseded) unless @remakes
+    end
+
+    def fail_renewal(reason)
+      tell_failure(reason, :failed)
+      @failed.call
+    end
+
+    # @param outcome [Symbol] method of Orders
+    def tell_failure(reason, outcome)
       Log.line("HUP: the new code is given up: #{reason}; the old code serves on", :error)
-      @orders.failed("HUP", reason)
-      @failed.call unless @previous
+      @orders.public_send(outcome, "HUP", reason)
     end
   end
 end
