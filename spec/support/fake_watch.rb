@@ -37,8 +37,9 @@ class FakeWatch
     strangers += @system.peers.select { |peer| peer.alive && !peer.first? && !%i[serving mold].include?(peer.state) }
     return strangers.join(", ") if strangers.any?
 
-    molds = @handles.select(&:mold?).partition(&:first?)
-    "molds #{molds}" if molds.any? { |found| found.size > 1 }
+    # Generation 0 ends once no worker has failed for a while.
+    molds = @handles.select(&:mold?)
+    "molds #{molds.map(&:name)}" if molds.size > 1
   end
 
   private
