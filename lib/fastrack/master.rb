@@ -125,7 +125,7 @@ module Fastrack
     end
 
     # Tells the monitor the current state. The monitor answers clients also while this process is busy.
-    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master, @launcher.proxy)
+    def publish = @monitor&.publish(@generation, @announced.positive?, @shutdown, @orders, @upgrade&.other_master, @launcher.proxy, @refork.saving)
 
     def start_monitor
       asked = configuration.control || configuration.default_control_socket?
@@ -188,7 +188,7 @@ module Fastrack
 
     # @return [Float, nil] nil when nothing is due
     def seconds_until_due
-      spawn_at = @workers.not_before if !shutting_down? && @workers.next_slot(@generation)
+      spawn_at = @workers.not_before if !shutting_down? && @workers.source && @workers.next_slot(@generation)
       due = [@upgrade, @launcher.proxy, @worker_timeout, @shutdown, *@periodic, *([@memory_supervisor, @refork, @generations] unless shutting_down?)].filter_map { |one| one&.due_at }
       due = [*due, spawn_at].compact.min
       due && [due - now, 0].max
@@ -352,7 +352,7 @@ module Fastrack
     def maintain(now)
       refork(auto: true) if @shutdown.nil? && @refork.due?(now, configuration)
       before, @generation = @generation, @generations.step(@generation, now, plugins: !@upgrade&.old?)
-      @refork.drop if @generation > before
+      @refork.renewed(@generation <=> before, now)
       @generation += 1 if @refork.step(@generation, now, @generations.previous_molds)
       @workers.surplus.each(&:stop)
       @workers.recycle(@generation, @refork.begun? ? :refork : :reload)
@@ -362,7 +362,7 @@ module Fastrack
     end
 
     def announce_ready
-      return if @announced == @generation || !@workers.complete?(@generation)
+      return if @announced == @generation || @generations.replacing? || !@workers.complete?(@generation)
 
       @announced = @generation
       @orders.done("HUP") unless @generations.renewing?

@@ -138,6 +138,14 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       expect(cells(found).first).to include("requests" => 3, "in slot" => 2171)
     end
 
+    it "what forks the workers, and what a refork would save where there was none" do
+      mold = { pid: 9, generation: 1, requests: 312, pss: 54 << 20, private: 6 << 20 }
+      said = ->(**more) { texts(PageScript.run(page, [status(0.0, **more)])["mold"]) }
+      expect(said.call(mold: mold, generation_0: mold.merge(pid: 8, generation: 0, requests: 0)))
+        .to eq(["forked from pid 9, of generation 1, after 312 requests: 54.0 MB, 6.0 MB its own; beside it pid 8, of generation 0, after 0 requests: 54.0 MB, 6.0 MB its own"])
+      expect(said.call(mold: mold, refork_saving: 74 << 20).first).to end_with("; refork would save up to 74.0 MB")
+    end
+
     it "the master that answers now: each look is a request of its own, also after one without an answer" do
       found = PageScript.run(page, [status(9.0), nil, status(1.0, pid: 2, requests: 5)], search: "?token=abc")
       expect([texts(found["about"]).first, found["asked"], found["lost"]["hidden"]]).to match([/, pid 2, /, ["status.json?token=abc"] * 4, true])

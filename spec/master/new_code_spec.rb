@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "open3"
+require_relative "../../lib/fastrack/process/proc_stat"
 
 # `fastrack` and HUP: the code is loaded anew by another generation 0.
 RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", once: "processes" do
@@ -170,6 +171,56 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
       server.await_ready(2)
       expect(server.get.body).to eq("gem 2.0")
     end
+  end
+
+  # It waits while there is a file `hold`.
+  def slow(version) = "File.write('loading', '') && (sleep 0.01 while File.exist?('hold'))\n#{app(version)}"
+
+  it "is the newest one where another HUP comes while it loads, with the newest configuration, and each command says what has come of it" do
+    server = serving(config: "max_workers 1", options: { MaxWorkers: nil })
+    server.write("hold", "")
+    server.write("config.ru", slow("v2"))
+    first = Thread.new { reload(server) }
+    server.await_file("loading")
+    server.write("config.ru", app("v3"))
+    server.write("fastrack.rb", "max_workers 3")
+    expect([reload(server), first.value]).to match([[/\AHUP sent to #{server.master}$/, 0], [/another HUP has come$/, 1]])
+    expect([server.get.body[0, 2], server.workers.size]).to eq(["v3", 3])
+  end
+
+  it "is loaded where HUP comes while generation 0 is made anew, and the command says so" do
+    server = serving(slow("v1"), config: "max_workers 1", options: { MaxWorkers: nil, ErrRespawnInterval: 0.1 })
+    server.remove("loading")
+    server.write("hold", "")
+    server.signal(:KILL, to: server.molds.first)
+    server.await_file("loading")
+    server.write("config.ru", app("v2"))
+    server.write("fastrack.rb", "max_workers 3")
+    expect(reload(server)).to match([/\AHUP sent to #{server.master}$/, 0])
+    expect([server.get.body[0, 2], server.workers.size]).to eq(["v2", 3])
+  end
+
+  it "is loaded where log files are reopened meanwhile (USR1)" do
+    server = serving
+    server.write("config.ru", app("v2"))
+    asked = Thread.new { reload(server) }
+    server.signal(:USR1) && sleep(0.02) while asked.alive?
+    expect([asked.value, server.get.body[0, 2]]).to match([[/\AHUP sent to #{server.master}$/, 0], "v2"])
+  end
+
+  it "keeps no processor busy while it is loaded and a worker waits for it" do
+    server = serving(slow("v1"), options: { ErrRespawnInterval: 0.1 })
+    server.remove("loading")
+    server.write("hold", "")
+    [server.molds.first, server.workers.first].each { |pid| server.signal(:KILL, to: pid) }
+    server.await_file("loading")
+    computed = -> { Fastrack::ProcStat.cpu_seconds(server.master) }
+    before = computed.call
+    # A busy machine gives a busy process a part of its time.
+    sleep 2
+    expect(computed.call - before).to be < 0.05
+    server.remove("hold")
+    server.await_workers(2)
   end
 
   it "brings up generation 0 again when it is killed, and all workers are known" do

@@ -21,6 +21,12 @@ RSpec.describe "The orders that a master has had", once: "no process" do
     expect(orders.to_a.first).to eq([1, "HUP", "done", nil, nil])
   end
 
+  it "have failed all but the last one when that takes the others' place" do
+    %w[HUP URG HUP HUP].each { |signal| orders.begin(signal) }
+    orders.superseded("HUP", "another HUP has come")
+    expect(orders.to_a.map { |order| order[2] }).to eq(%w[failed begun failed begun])
+  end
+
   it "are kept for a while, and keep their numbers" do
     (Fastrack::Orders::KEPT + 5).times { orders.begin("HUP") }
     expect(orders.to_a.map(&:first)).to eq((6..Fastrack::Orders::KEPT + 5).to_a)

@@ -48,8 +48,8 @@ module ReforkHelpers
     end
   RUBY
 
-  def serving(fastrack: false, config: CONFIG, **options)
-    Server.ready(ru: APP, config: config, fastrack: fastrack, options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control", **options })
+  def serving(fastrack: false, config: CONFIG, app: APP, **options)
+    Server.ready(ru: app, config: config, fastrack: fastrack, options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control", **options })
   end
 
   # Asks until one worker has served more than any other.

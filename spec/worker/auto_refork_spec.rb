@@ -18,6 +18,22 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
     expect([figures[0], figures[1] - figures[2]]).to match([be >= 50, be >= 30])
   end
 
+  it "need not be guessed: the log, the status and the monitor say what it would save, until it has" do
+    server = serve(app, Refork: false, ControlPath: "control")
+    monitor = MonitorClient.new(server.file("control"))
+    expect(monitor.status["refork_saving"]).to be_nil
+    loop = ClientLoop.run(server, kept: true) { server.await_log(/refork: 3 workers would share up to \d+ MB of \d+ MB, with `refork true` or after `fastrack refork`$/) }
+    # Two of three workers have what the mold has, too.
+    expect([loop.failures, server.log[/share up to (\d+)/, 1].to_i, monitor.status["refork_saving"]]).to match([[], be_between(38, 48), be_between(38 << 20, 48 << 20)])
+    output, = Open3.capture2e(RbConfig.ruby, Server::COMMAND, "status", "--control", "control", chdir: server.dir)
+    expect(output).to match(/^refork would save up to \d\d MB$/)
+    refork(server)
+    expect(monitor.status["refork_saving"]).to be_nil
+    server.await_log("has ended: ")
+    before, after = server.log.match(/refork: generation 2 .* (\d+) MB -> (\d+) MB$/).captures.map(&:to_i)
+    expect(before - after).to be_between(28, 52)
+  end
+
   it "says once what forbids it" do
     server = serve("Fastrack.forbid_refork!\n#{app}")
     ClientLoop.run(server, kept: true) do |loop|

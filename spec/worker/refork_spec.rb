@@ -115,6 +115,43 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     expect([ProcessTable.descriptors(second).values & listening, ProcessTable.alive?(first), remembered(server).uniq]).to eq([[], false, [first.to_s]])
   end
 
+  it "ends generation 0 once all workers are the mold's, and says what memory there is without it" do
+    server, mold = reforked
+    first = server.await_log(/^fastrack: refork: generation 0 \(pid \d+\) has ended: 3 workers \d+ MB -> \d+ MB$/).log[/generation 0 \(pid (\d+)\) has ended/, 1]
+    status = MonitorClient.new(server.file("control")).status
+    expect([ProcessTable.alive?(first.to_i), status["mold"]["pid"], status["generation_0"]]).to eq([false, mold, nil])
+  end
+
+  it "keeps generation 0 while workers fail more often than another one may take to load, and shows both" do
+    server = serving(WorkerBootTimeout: 600, ErrRespawnInterval: 0.1)
+    mold = warmed(server)
+    server.signal(:KILL, to: server.workers.find { |pid| pid != mold })
+    before = server.await_workers(3)
+    first = server.molds.first
+    refork(server)
+    settled(server, before)
+    server.await_log(/^fastrack: refork: generation 0 \(pid #{first}\) stays, with [\d.]+ MB of its own, while workers fail more often than once in 600 s \(WorkerBootTimeout\)$/)
+    status = MonitorClient.new(server.file("control")).status
+    expect([status["mold"], status["generation_0"]]).to match([include("pid" => mold), include("pid" => first, "generation" => 0, "private" => be > 100_000)])
+    output, = Open3.capture2e(RbConfig.ruby, Server::COMMAND, "status", "--control", "control", chdir: server.dir)
+    expect(output).to match(/^mold +#{mold} generation 1 after 20 requests.*\nmold +#{first} generation 0 after 0 requests +\d+ MB +\d+ MB$/)
+  end
+
+  it "recycles no worker while nobody can fork its successor" do
+    server = serving(fastrack: true, app: "sleep 0.01 while File.exist?('hold')\n#{ReforkHelpers::APP}", MaxRequestPerChild: 60, ErrRespawnInterval: 0.1)
+    mold = warmed(server)
+    refork(server)
+    server.await_log("has ended: ")
+    workers = roles(server)["worker"]
+    server.write("hold", "")
+    server.signal(:KILL, to: mold)
+    server.await_log("workers are forked from generation 0")
+    400.times { server.get }
+    expect(roles(server)["worker"]).to match_array(workers)
+    server.remove("hold")
+    eventually(40) { roles(server)["worker"]&.size == 3 && (workers - roles(server)["worker"].to_a).any? }
+  end
+
   killed = /given up: the mold \(pid \d+\) was killed by SIGKILL; workers are forked from generation 0$/
   said = { KILL: killed, EXIT: killed, STOP: /the mold \(pid \d+\) forks no worker: it has not answered within 5 s$/ }
   { KILL: "when the mold is killed", EXIT: "when the mold has just been killed", STOP: "when the mold does not answer", HUP: "on HUP", USR2: "with a new master" }.each do |signal, what|
@@ -266,6 +303,23 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     settled(server, before, molds: 0)
     expect(server.log).to match(/refork: given up: the last 2 workers of the mold \(pid #{mold}\) failed to boot; workers are forked from generation 0$/)
     expect(remembered(server).uniq).to eq([nil])
+  end
+
+  it "has workers come from generation 0 again when two of the mold's do not boot, also after a HUP that has failed" do
+    config = <<~'RUBY'
+      molded = false
+      before_refork { molded = true }
+      after_fork { |*| raise "no memory of this" if molded && File.exist?("broken") }
+    RUBY
+    server, mold = reforked(config: config, fastrack: true, ErrRespawnInterval: 0.1)
+    before = roles(server)["worker"]
+    server.reload("after_fork { |*| raise 'no' }")
+    server.await_log("the old code serves on")
+    server.write("fastrack.rb", config)
+    server.write("broken", "")
+    before.each { |pid| server.signal(:KILL, to: pid) if ProcessTable.alive?(pid) }
+    server.await_log(/refork: given up: the last 2 workers of the mold \(pid #{mold}\) failed to boot; workers are forked from generation 0$/)
+    settled(server, before, molds: 0)
   end
 
   it "says which native threads there are" do

@@ -76,7 +76,7 @@ pub struct WorkerState {
     pub slot: Option<usize>,
 }
 
-/// The process that workers are forked from instead of the master.
+/// A process that forks workers.
 #[derive(Clone, Copy, Debug)]
 pub struct MoldState {
     /// The pid of the mold.
@@ -149,8 +149,12 @@ pub struct MasterState {
     pub orders: Arc<[Order]>,
     /// The workers that run.
     pub workers: Arc<[WorkerState]>,
-    /// The mold; None if this process forks the workers.
+    /// The process that forks the workers; None while there is none.
     pub mold: Option<MoldState>,
+    /// Generation 0 beside another mold; None if there is none.
+    pub first: Option<MoldState>,
+    /// The bytes that a refork would save; None if that is unknown.
+    pub refork_saving: Option<u64>,
     /// The listeners of the server.
     pub listeners: Arc<[ListenerInfo]>,
     /// The pid of the proxy, and what it counts; None without one.

@@ -323,8 +323,9 @@ fn listeners(writer: &mut Writer, view: &View) -> Result<(), Error> {
 fn processes(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let master = view.usage.map(|usage| ("master".to_owned(), usage));
     let mold = view.mold.map(|usage| ("mold".to_owned(), usage));
+    let first = view.first.map(|usage| ("generation_0".to_owned(), usage));
     let workers = named(view).filter_map(|(name, worker)| Some((name, worker.usage?)));
-    let all: Vec<(String, Usage)> = master.into_iter().chain(mold).chain(workers).collect();
+    let all: Vec<(String, Usage)> = master.into_iter().chain(mold).chain(first).chain(workers).collect();
     let series = |value: fn(&Usage) -> Option<f64>| {
         let found = all
             .iter()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrack_engine::{Connections, Counts, Histogram, BUCKETS};
 use serde_json::{json, Value};
 
-use crate::master::Order;
+use crate::master::{MoldState, Order};
 use crate::process::Usage;
 use crate::view::{states, View, Worker, STATUS_CLASSES};
 
@@ -52,10 +52,9 @@ pub fn json(view: &View) -> Value {
         "listen_overflows": view.overflows,
         "proxy": view.master.proxy.as_ref().map(|(pid, counts)| with(json!(counts), json!({ "pid": pid }))),
         "master": usage(view.usage),
-        "mold": view.master.mold.map(|mold| with(
-            usage(view.mold),
-            json!({ "pid": mold.pid, "generation": mold.generation, "requests": mold.requests }),
-        )),
+        "mold": view.master.mold.map(|one| mold(one, view.mold)),
+        "generation_0": view.master.first.map(|one| mold(one, view.first)),
+        "refork_saving": view.master.refork_saving,
         "workers": view.workers.iter().map(|one| worker(one, view.now)).collect::<Vec<_>>(),
         "restarts": view.restarts.iter().map(|(cause, count)| (cause.name(), *count)).collect::<BTreeMap<_, _>>(),
         "last_exits": exits.collect::<Vec<_>>(),
@@ -65,6 +64,10 @@ pub fn json(view: &View) -> Value {
 
 fn order(order: &Order) -> Value {
     json!({ "number": order.number, "signal": order.signal, "state": order.state, "reason": order.reason, "pid": order.pid })
+}
+
+fn mold(mold: MoldState, used: Option<Usage>) -> Value {
+    with(usage(used), json!({ "pid": mold.pid, "generation": mold.generation, "requests": mold.requests }))
 }
 
 fn worker(worker: &Worker, now: f64) -> Value {

@@ -7,7 +7,9 @@ use fastrack_engine::{Cause, Connections, Counts, Entry, Scoreboard, State};
 use fastrack_sys::monotonic_micros;
 
 use crate::backlog::backlogs;
-use crate::master::{Exit, ListenerInfo, MasterState, Published, ServerPhase, WorkerPhase, WorkerState};
+use crate::master::{
+    Exit, ListenerInfo, MasterState, MoldState, Published, ServerPhase, WorkerPhase, WorkerState,
+};
 use crate::process::{listen_overflows, own_cpu_seconds, usage, PssCache, Usage};
 use crate::settings::MonitorSettings;
 
@@ -85,6 +87,8 @@ pub struct View {
     pub usage: Option<Usage>,
     /// The usage of the mold; None without a mold.
     pub mold: Option<Usage>,
+    /// The usage of generation 0 beside another mold.
+    pub first: Option<Usage>,
     /// Each listener with the number of waiting connections.
     pub listeners: Vec<(ListenerInfo, Option<u32>)>,
     pub overflows: Option<u64>,
@@ -152,15 +156,17 @@ impl Viewer {
         let pids: Vec<u32> = [own]
             .into_iter()
             .chain(master.mold.map(|mold| mold.pid))
+            .chain(master.first.map(|mold| mold.pid))
             .chain(master.workers.iter().map(|worker| worker.pid))
             .collect();
         let memory = memories.get(&pids);
         let mut usages = pids.iter().zip(memory).map(|(pid, memory)| Some(Usage { memory, ..usage(*pid)? }));
         let usage = usages.next().flatten();
-        let mold = master.mold.and_then(|mold| {
-            let usage = usages.next().flatten()?;
+        let mut of_mold = |mold: Option<MoldState>| {
+            let (mold, usage) = (mold?, usages.next().flatten()?);
             Some(Usage { memory: usage.memory.or(mold.memory), ..usage })
-        });
+        };
+        let (mold, first) = (of_mold(master.mold), of_mold(master.first));
         let entry = |worker: &WorkerState| self.scoreboard.read(worker.slot?);
         let connections = |worker: &WorkerState| Some(self.scoreboard.counts(worker.slot?)?.connections);
         let busy = |worker: &WorkerState| self.scoreboard.busy(worker.slot?, now / 1000);
@@ -191,6 +197,7 @@ impl Viewer {
             workers,
             usage,
             mold,
+            first,
             listeners: master.listeners.iter().cloned().zip(backlogs(&master.listeners)).collect(),
             overflows: listen_overflows(),
             counts: self.scoreboard.totals(),

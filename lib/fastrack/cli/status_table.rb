@@ -38,7 +38,7 @@ module Fastrack
       @columns = columns
       old = before["workers"].to_h { |worker| [worker["pid"], worker] }
       rows = now["workers"].flat_map { |worker| [row(worker, old[worker["pid"]] || {}), *request(worker)] }
-      lines = [title(now), summary(before, now), *errors(before, now), "", HEAD, *rows, *mold(now["mold"]), *proxy(now["proxy"]), *exits(now)]
+      lines = [title(now), summary(before, now), *errors(before, now), "", HEAD, *rows, *mold(now["mold"]), *mold(now["generation_0"]), *saving(now["refork_saving"]), *proxy(now["proxy"]), *exits(now)]
       "#{CLEAR if clear && @colours}#{lines.join("\n")}\n"
     end
 
@@ -68,7 +68,7 @@ module Fastrack
 
     def summary(before, now)
       workers = now["workers"]
-      processes = [now["master"], now["mold"], *workers].compact
+      processes = [now["master"], now["mold"], now["generation_0"], *workers].compact
       memory = bytes(processes.sum { |one| one["pss"].to_i })
       states = workers.map { |worker| worker["state"] }.tally.map { |state, count| "#{count} #{state}" }.join(", ")
       queues = now["listeners"].map { |one| [one["backlog"] || "?", one["limit"]].compact.join("/") }.join(" ")
@@ -95,13 +95,16 @@ module Fastrack
       painted(fixed.join(" ").rstrip, /(?<= )#{Regexp.escape(state)}(?= |\z)/ => state)
     end
 
-    # Line of the mold.
+    # Line of a process that forks workers.
     def mold(mold)
       return if mold.nil?
 
       fit("mold #{mold["pid"].to_s.rjust(6)} generation #{mold["generation"]} after #{mold["requests"]} requests".ljust(57) +
           [memory(mold), bytes(mold["private"])].map { |size| size.rjust(8) }.join)
     end
+
+    # Line of what a refork would save.
+    def saving(count) = count && fit("refork would save up to #{bytes(count)}")
 
     # Line of the proxy.
     def proxy(proxy)

@@ -4,6 +4,7 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
+require_relative "../process/memory"
 require_relative "../upgrade/seat"
 require_relative "../worker"
 require_relative "../worker/control_channel"
@@ -90,10 +91,13 @@ module Fastrack
     end
 
     # @return [Float, nil] monotonic seconds when #step has something to do
-    def due_at = (@not_before if lost?)
+    def due_at = [(@not_before if lost?), @spare_at].compact.min
 
     # Whether workers of the old code are being replaced, or are about to be.
-    def renewing? = !(@coming || @previous).nil?
+    def renewing? = replacing? || !@coming.nil?
+
+    # Whether workers of the old code are being replaced.
+    def replacing? = !@previous.nil?
 
     # @param generation [Integer] of the workers
     # @param now [Float] monotonic seconds
@@ -106,18 +110,21 @@ module Fastrack
       elsif @previous && @workers.complete?(generation) then settle(generation)
       end
       start_later_plugins if plugins
+      end_first if @spare_at && now >= @spare_at
       generation
     end
 
     # @param handle [WorkerHandle]
     # @param exited [WorkerExit]
     def exited(handle, exited)
-      return unless handle.first?
+      return note_failure(exited) unless handle.first?
+      return tell_spared if handle.equal?(@spared)
 
       words = LastWords.of(handle.pid)
       text = "#{handle.name} #{exited}#{": #{words}" if words}"
       if handle.equal?(@coming) then loading_failed(words || text)
       elsif handle.equal?(@workers.first) then lose_first(text)
+      elsif handle.equal?(@previous&.first) then @previous.first = nil
       end
     end
 
@@ -128,12 +135,16 @@ module Fastrack
       @workers.each.select(&:first?).each { |mold| mold.loaded? ? mold.finish(again) : mold.stop }
     end
 
-    # Ends generation 0, since a mold forks the workers; unless the app's plugins and hooks are at home there.
+    # Called when all workers are a mold's. Generation 0 ends, once workers fail less often than once in WorkerBootTimeout: if the mold fails as well,
+    # it takes so long at most until another generation 0 forks successors. It stays if the app's plugins and hooks are at home there.
     def spare_first
-      return if @launcher.configuration.puma&.at_home?
+      return if @workers.first.nil? || @launcher.configuration.puma&.at_home?
 
-      @workers.first&.finish(false)
-      @workers.first = nil
+      @spare_at = time_to_spare
+      return unless @failed_at && (@spare_at.nil? || @spare_at > now)
+
+      Log.line("refork: #{@workers.first.name} stays, with #{ProcessMemory.format(@workers.first.memory&.private.to_i)} of its own, while workers " \
+               "fail more often than once in #{format("%g", boot_timeout)} s (WorkerBootTimeout)")
     end
 
     private
@@ -201,17 +212,60 @@ module Fastrack
       @not_before = now + @launcher.configuration.err_respawn_interval
     end
 
+    def boot_timeout = @launcher.configuration.worker_boot_timeout
+
+    # @return [Float, nil] monotonic seconds; nil: never
+    def time_to_spare
+      return 0.0 if @failed_at.nil?
+
+      @failed_at + boot_timeout if boot_timeout.positive?
+    end
+
+    def note_failure(exited)
+      return unless exited.failed?
+
+      @failed_at = now
+      @spare_at &&= time_to_spare
+    end
+
+    def end_first
+      @spare_at = nil
+      first = @workers.first
+      return unless first && @workers.mold
+
+      @whole = whole
+      @spared = first
+      @workers.first = nil
+      first.finish(false)
+    end
+
+    # Memory of all processes but the spared one.
+    def whole = ProcessMemory.format(ProcessMemory.pss(@workers.each.reject { |one| one.equal?(@spared) }))
+
+    def tell_spared
+      Log.line("refork: #{@spared.name} has ended: #{Log.count(@workers.size, "worker")} #{@whole} -> #{whole}")
+      @spared = nil
+    end
+
     # @return [Integer] generation of the workers
     def adopt(generation)
       mold, @coming = @coming, nil
-      return generation.tap { @workers.first = mold } if @remakes
+      return take_place(mold, generation) if @remakes
 
+      @spare_at = nil
       @previous = Previous.new(@workers.first, @workers.mold, generation)
       @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
       # New workers do not have removed addresses, so one that boots serves those who wait there.
       @workers.each { |one| one.drain if one.booting? } if @launcher.open_listeners != @launcher.listeners
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
       generation + 1
+    end
+
+    # The one from before has no channel any more.
+    def take_place(mold, generation)
+      @workers.first&.stop
+      @workers.first = mold
+      generation
     end
 
     # @return [String, nil]
@@ -231,6 +285,7 @@ module Fastrack
       @workers.first&.stop
       @workers.first, @workers.mold, @workers.forbidden_by = previous.first, previous.mold, previous.first&.forbids
       @workers.reject_newer(previous.generation)
+      spare_first if previous.mold
       # The next one's workers will be of the same generation.
       failure(previous.generation + 1)
       previous.generation

@@ -11,7 +11,7 @@ module Fastrack
     def initialize(pid, channel, spawned_at)
       super(nil, pid, 0, channel, nil, spawned_at)
       @state = :mold
-      @loaded = @started = false
+      @loaded = @started = @reopens = false
     end
 
     def first? = true
@@ -30,7 +30,17 @@ module Fastrack
 
     def molded
       @loaded = true
+      reopen_logs if @reopens
     end
+
+    # Until the app is loaded this may be a program without a handler, which the signal would end.
+    def reopen_logs
+      @reopens = !@loaded
+      super if @loaded
+    end
+
+    # See #reopen_logs.
+    def log_backtraces = (super if @loaded)
 
     # @param pss [Integer] bytes, as the process has measured them
     # @param private [Integer]

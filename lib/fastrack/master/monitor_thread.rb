@@ -126,13 +126,14 @@ module Fastrack
     # @param orders [Orders]
     # @param other_master [Integer, nil]
     # @param proxy [Proxy::Supervisor, nil]
-    def publish(generation, booted, shutdown, orders, other_master, proxy = nil)
+    # @param saving [Integer, nil] see Refork#saving
+    def publish(generation, booted, shutdown, orders, other_master, proxy = nil, saving = nil)
       guarded do
         rows = @workers.all_but_first.reject(&:mold?).map { |one| [one.nr, one.pid, one.generation, one.lingering? ? "lingering" : one.state.to_s, one.spawned_at, one.slot] }
-        mold = (@workers.source || @workers.first)&.then { |one| [one.pid, one.generation, one.served, one.noted_memory&.to_a] }
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
-        @monitor.publish([phase(booted, shutdown), generation, @workers.size, seconds, other_master], rows, mold, listeners, orders.to_a, proxy&.pid && [proxy.pid, proxy.stats.to_s])
+        server = [phase(booted, shutdown), generation, @workers.size, seconds, other_master, saving]
+        @monitor.publish(server, rows, molds, listeners, orders.to_a, proxy&.pid && [proxy.pid, proxy.stats.to_s])
         while (line = @monitor.warning)
           Log.line(line)
         end
@@ -156,6 +157,13 @@ module Fastrack
     rescue StandardError => e
       Log.line("the monitor fails: #{Error.reason(e)}", :error) unless @failed
       @failed = true
+    end
+
+    # @return [Array(Array, Array)] the process that forks the workers, and generation 0 if that is another one
+    def molds
+      first = @workers.first
+      source = @workers.source || first
+      [source, (first unless first.equal?(source))].map { |one| one && [one.pid, one.generation, one.served, one.noted_memory&.to_a] }
     end
 
     def phase(booted, shutdown)

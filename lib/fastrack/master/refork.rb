@@ -3,171 +3,11 @@
 require_relative "../log"
 require_relative "../process/last_words"
 require_relative "../process/memory"
+require_relative "auto_refork"
+require_relative "refork_saving"
+require_relative "refork_trial"
 
 module Fastrack
-  # Decides when to refork (`refork true`): once workers have run most of the app's code, and their memory grows no more.
-  class AutoRefork
-    # Requests for each worker before the first refork, and the factor from one refork to the next: less and less code runs for the first
-    # time. A worker that ends meanwhile, as at MaxRequestPerChild, changes nothing: the mold also forks the successor.
-    FIRST_REQUESTS = 50
-    REQUESTS_FACTOR = 4
-
-    # Most reforks of a server.
-    MOST_REFORKS = 6
-
-    # Seconds between two checks of the number of requests, and the growth of that number from one check of the memory to the next. Checks
-    # of the memory are costly, so they become fewer and fewer.
-    CHECK_INTERVAL = 2
-    REQUESTS_GROWTH = 1.25
-
-    # OWN_GROWTH: the workers' own memory counts as settled once it grows by less than this share from one check to the next. OWN_SHARE: a refork is
-    # worth its cost from this share of own memory in the whole.
-    OWN_GROWTH = 0.05
-    OWN_SHARE = 0.1
-
-    # Share of the whole memory that a refork must have saved, or else no other one follows.
-    LEAST_SAVING = 0.05
-
-    # @return [Float, nil] monotonic seconds when #due? has something to do
-    attr_reader :due_at
-
-    # @param workers [Workers]
-    def initialize(workers)
-      @workers = workers
-      @generation = 0
-      @due_at = 0.0
-      @start = 0
-      @target = FIRST_REQUESTS
-    end
-
-    # @param now [Float] monotonic seconds
-    # @return [Boolean] whether a refork is due
-    def due?(now)
-      return false if @due_at.nil? || now < @due_at
-
-      @due_at = now + CHECK_INTERVAL
-      served = answered - @start
-      return false if served < @target * @workers.size
-
-      @target = served.fdiv(@workers.size) * REQUESTS_GROWTH
-      before, @own = @own, own
-      !before.nil? && @own < before * (1 + OWN_GROWTH) && worth?
-    end
-
-    # Called when a refork has begun, by this class or by an order.
-    def begun
-      @generation += 1
-      @whole = whole
-      @own = nil
-      @start = answered
-      @target = FIRST_REQUESTS * (REQUESTS_FACTOR**@generation)
-      @due_at = nil if @generation == MOST_REFORKS
-    end
-
-    # The refork has come to nothing, for a reason other than memory.
-    def undone
-      @generation -= 1
-      @target = FIRST_REQUESTS * (REQUESTS_FACTOR**@generation)
-      @whole = nil
-      @due_at = 0.0
-    end
-
-    private
-
-    def answered = @workers.scoreboard.totals[:requests]
-
-    # Bytes of the workers' own pages.
-    def own = @workers.each.select(&:serving?).filter_map(&:memory).sum(&:private)
-
-    # PSS of all processes, per worker, because the number of workers may change.
-    def whole
-      ProcessMemory.pss(@workers.each.reject(&:lingering?)) / [@workers.size, 1].max
-    end
-
-    def worth?
-      size = whole
-      return @own > size * @workers.size * OWN_SHARE if @whole.nil? || size < @whole * (1 - LEAST_SAVING)
-
-      @due_at = nil
-      Log.line("refork: no more by itself: the last one has saved #{((1 - size.fdiv(@whole)) * 100).round} % of the memory")
-      false
-    end
-  end
-
-  # The trial of a mold, by its first worker, before the mold forks others. The trial shows whether the worker's hooks end, whether the
-  # worker serves, and whether it has less memory of its own than the workers from before.
-  class ReforkTrial
-    # The trial is over when the worker has answered ENOUGH_REQUESTS. It is also over, while the worker is idle, when the others have answered
-    # OTHERS_REQUESTS, or when no worker has answered any for QUIET_TIME seconds.
-    ENOUGH_REQUESTS = 10
-    OTHERS_REQUESTS = 50
-    QUIET_TIME = 5
-
-    # Seconds between two checks.
-    CHECK_INTERVAL = 0.25
-
-    # @return [WorkerHandle]
-    attr_reader :mold
-
-    # @return [Float] monotonic seconds when #step has something to do
-    attr_reader :due_at
-
-    # @param workers [Workers]
-    # @param mold [WorkerHandle]
-    def initialize(workers, mold)
-      @workers = workers
-      @mold = mold
-      @due_at = 0.0
-    end
-
-    # @param now [Float] monotonic seconds
-    # @return [String, nil] nil while the trial lasts; then the objection to the mold, empty if there is none
-    def step(now)
-      @due_at = now + CHECK_INTERVAL
-      return "" if @passed
-
-      trial = @workers.trial or return @workers.try(@mold).then { nil }
-      return unless trial.serving?
-
-      note_requests(now)
-      objection(trial) if over?(trial, now)
-    end
-
-    # The worker has answered as many requests as its limit allows.
-    def pass
-      @passed = true
-    end
-
-    private
-
-    def note_requests(now)
-      answered = @workers.scoreboard.totals[:requests]
-      @before ||= answered
-      @quiet_since = now unless answered == @answered
-      @answered = answered
-    end
-
-    def over?(trial, now)
-      return true if trial.requests >= ENOUGH_REQUESTS
-
-      # A busy worker may be stuck in its request.
-      !trial.busy? && (@answered - @before - trial.requests >= OTHERS_REQUESTS || now - @quiet_since >= QUIET_TIME)
-    end
-
-    # Compares only workers that have served as much as the trial's, because a worker that has served less has less memory. The worker that
-    # has served least is usually the one in the mold's slot.
-    def objection(trial)
-      others = @workers.each.select { |handle| handle.serving? && handle != trial && handle.requests >= [trial.requests, ENOUGH_REQUESTS].max }
-      usual = others.min_by(&:requests) or return ""
-      own, its = [trial, usual].map { |handle| handle.memory&.private }
-      # A worker that has just ended has no figures.
-      return "" if own.nil? || its.nil? || own < its
-
-      "#{trial.name}, the mold's first, has #{ProcessMemory.format(own)} of its own after #{Log.count(trial.requests, "request")}; " \
-        "#{usual.name} has #{ProcessMemory.format(its)} after #{usual.requests}"
-    end
-  end
-
   # `fastrack refork`: the worker that has served most becomes the mold. All workers are forked from the mold, one by one. So workers share
   # all that the mold has loaded and cached while it served.
   #
@@ -196,6 +36,7 @@ module Fastrack
       @workers = workers
       @orders = orders
       @done = done
+      @saving = ReforkSaving.new(workers)
     end
 
     # Begins a refork. If something forbids it, logs the reason.
@@ -234,8 +75,11 @@ module Fastrack
 
     # @return [Float, nil] monotonic seconds when #step or #due? has something to do
     def due_at
-      begun? ? @trial&.due_at : [@auto&.due_at, (@look_at if @mold)].compact.min
+      begun? ? @trial&.due_at : [@auto&.due_at, @mold ? @look_at : (@saving.due_at unless hopeless)].compact.min
     end
+
+    # @return [Integer, nil] bytes that a refork would save; nil if unknown, and where a refork has been or cannot be
+    def saving = (@saving.bytes unless begun? || @mold || hopeless)
 
     # @param generation [Integer] generation of the workers
     # @param now [Float] monotonic seconds
@@ -243,6 +87,7 @@ module Fastrack
     # @return [Boolean] whether a new generation is to begin
     def step(generation, now, kept = [])
       give_up_mold(forbidden, :info) if forbidden && (begun? || @mold)
+      @saving.step(now, tell: @auto.nil?) unless begun? || @mold || hopeless
       # Stops molds of failed or earlier reforks.
       kept = [*kept, @workers.mold, @candidate, @trial&.mold]
       @workers.all_but_first.each { |handle| handle.stop if handle.mold? && !kept.include?(handle) }
@@ -273,6 +118,17 @@ module Fastrack
       @orders.failed("URG", reason)
       @workers.end_trial(false)
       @workers.mold = @candidate = @trial = @mold = @generation = nil
+      @saving.restart
+    end
+
+    # @param change [Integer] 1: HUP replaces the workers; -1: HUP has failed, so that the mold from before it forks workers again; 0: neither
+    # @param now [Float] monotonic seconds
+    def renewed(change, now)
+      return drop if change.positive?
+      return if change.zero?
+
+      @mold = @workers.mold
+      look_again(now)
     end
 
     private
@@ -343,13 +199,19 @@ module Fastrack
     end
 
     def obstacle
-      return forbidden if forbidden
       return "there is one in progress" if begun?
+      return hopeless if hopeless
+      return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
+
+      "all workers that have served have hijacked connections or streams, which a fork would have, too" unless candidate
+    end
+
+    # @return [String, nil] a reason against all reforks
+    def hopeless
+      return forbidden if forbidden
       return ProcessMemory::UNKNOWN unless ProcessMemory.known?
       return "each worker loads the app (PreloadApp)" unless @launcher.loaded? || @launcher.configuration.preload_app
       return "it takes two workers at least" if @workers.size < 2
-      return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }
-      return "all workers that have served have hijacked connections or streams, which a fork would have, too" unless candidate
 
       "this system gives a process no orphans (PR_SET_CHILD_SUBREAPER)" unless @launcher.subreaper?
     end
@@ -371,6 +233,10 @@ module Fastrack
       Log.line("refork: generation #{@generation} from #{from}: #{Log.count(@workers.size, "worker")} #{@before} -> #{memory}")
       [@orders.done("URG"), @done.call] if @mold
       @generation = nil
+      look_again(now)
+    end
+
+    def look_again(now)
       @pause = CHECK_INTERVALS.begin
       @look_at = now + @pause
     end

@@ -83,8 +83,8 @@ module Fastrack
       (0...@size).find { |nr| !taken.include?(nr) }
     end
 
-    # Whether one worker can be spared, whose slot is not served until its successor is ready. None can while STOPPING workers are stopping.
-    def spare? = @handles.count(&:serving?) >= @size && room?
+    # Whether a slot can be without its worker until the successor is ready. None can while STOPPING workers stop, or nobody forks successors.
+    def spare? = @handles.count(&:serving?) >= @size && room? && !source.nil?
 
     # @return [MoldHandle, nil] generation 0; nil if it has ended
     attr_accessor :first
@@ -143,9 +143,8 @@ module Fastrack
     # @return [Array<WorkerHandle>] workers without a slot
     def surplus = staying.select { |handle| handle.nr >= @size }
 
-    # Stops workers whose successors serve. If a worker can be spared, also stops one that is past its request limit or has lost its
-    # channel. An outdated worker that is still booting is stopped, too, since a new configuration may boot; unless clients wait for that
-    # worker at a removed address.
+    # Stops workers whose successors serve. If a worker can be spared, also stops one that is past its request limit or has lost its channel. An
+    # outdated worker that is still booting is stopped, too, since a new configuration may boot; unless clients wait for it at a removed address.
     #
     # @param cause [Symbol] reason for the new generation: see Scoreboard#count_restart
     def recycle(generation, cause)
@@ -274,7 +273,7 @@ module Fastrack
       elsif message.start_with?(ControlChannel::MEMORY) then handle.note_memory(*message.split.drop(1).map(&:to_i))
       elsif message.start_with?(ControlChannel::REAPED)
         pid, status = message.split.drop(1).map(&:to_i)
-        @handles.find { |one| one.pid == pid }&.reaped(status)
+        @handles.find { |one| one.pid == pid && one.origin.equal?(handle) }&.reaped(status)
       end
     end
 
@@ -291,11 +290,11 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Stops the trial's worker at once if the worker that it was to replace is still there.
+    # Stops the trial's worker at once if its predecessor is still there.
     def dismiss(trial)
       return unless trial&.connected?
 
-      @handles.any? { |handle| handle.retiring == :trial } ? trial.stop(:refork) : trial.recycle(:refork)
+      @handles.any? { |handle| handle.retiring == :trial } ? trial.stop(:refork) : trial.reject
     end
 
     # @return [Integer, nil] slot of a worker that is to get a successor. One at a time, because the successor may fail to boot
@@ -345,6 +344,7 @@ module Fastrack
 
     def failed(handle, exited)
       wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
+      # A rejected one says nothing of newer code.
       return if handle.ready? || handle.rejected?
 
       words = LastWords.of(handle.pid)

@@ -202,10 +202,12 @@ module Fastrack
       @socket.sendmsg("#{[FORK, number, nr, slot || "none", *listeners].join(" ")}\n", 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
       ends = now + seconds if seconds
       loop do
-        raise NoAnswer, "it has not answered within #{format("%g", seconds)} s" unless @socket.wait_readable(ends && [ends - now, 0].max)
-
-        pid = answer(number, &other)
-        return pid if pid
+        if ControlChannel.select([self], ends && [ends - now, 0].max).any?
+          pid = answer(number, &other)
+          return pid if pid
+        elsif ends && now >= ends
+          raise NoAnswer, "it has not answered within #{format("%g", seconds)} s"
+        end
       end
     end
 

@@ -28,8 +28,8 @@ struct RubyMonitor(RefCell<Monitor>);
 /// Number, pid, generation, state, time of the fork, slot.
 type Worker = (usize, u32, u64, String, f64, Option<usize>);
 
-/// Phase, generation, workers wanted, seconds for a stop, the other master's pid.
-type Server = (String, u64, usize, f64, Option<u32>);
+/// Phase, generation, workers wanted, seconds for a stop, the other master's pid, bytes that a refork would save.
+type Server = (String, u64, usize, f64, Option<u32>, Option<u64>);
 
 /// Number, signal, state, reason, the new master's pid.
 type OrderRow = (u64, String, String, Option<String>, Option<u32>);
@@ -99,25 +99,21 @@ impl RubyMonitor {
         })
     }
 
-    /// `publish(server, workers, mold, listeners, orders, proxy)`: publishes the master's state.
+    /// `publish(server, workers, [mold, generation_0], listeners, orders, proxy)`: publishes the master's state.
     fn publish(
         &self,
         server: Server,
         workers: Vec<Worker>,
-        mold: Option<Mold>,
+        (mold, first): (Option<Mold>, Option<Mold>),
         listeners: Vec<Listener>,
         orders: Vec<OrderRow>,
         proxy: Option<(u32, String)>,
     ) {
-        let (phase, generation, wanted, stop_seconds, other_master) = server;
+        let (phase, generation, wanted, stop_seconds, other_master, refork_saving) = server;
         let phase = ServerPhase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
         let workers = workers.into_iter().map(worker).collect();
         let listeners = listeners.into_iter().map(listener).collect();
         let orders = orders.into_iter().map(order).collect();
-        let mold = mold.map(|(pid, generation, requests, memory)| {
-            let memory = memory.map(|(proportional, private)| Memory { proportional, private });
-            MoldState { pid, generation, requests, memory }
-        });
         let state = MasterState {
             phase,
             generation,
@@ -126,7 +122,9 @@ impl RubyMonitor {
             other_master,
             orders,
             workers,
-            mold,
+            mold: mold.map(mold_state),
+            first: first.map(mold_state),
+            refork_saving,
             listeners,
             // A proxy that has just started has counted nothing yet.
             proxy: proxy.map(|(pid, counts)| (pid, serde_json::from_str(&counts).unwrap_or_default())),
@@ -176,6 +174,11 @@ fn worker((nr, pid, generation, state, spawned_at, slot): Worker) -> WorkerState
         _ => WorkerPhase::Stopping,
     };
     WorkerState { nr, pid, generation, phase, spawned_at, slot }
+}
+
+fn mold_state((pid, generation, requests, memory): Mold) -> MoldState {
+    let memory = memory.map(|(proportional, private)| Memory { proportional, private });
+    MoldState { pid, generation, requests, memory }
 }
 
 fn order((number, signal, state, reason, pid): OrderRow) -> Order {

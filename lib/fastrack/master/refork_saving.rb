@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require_relative "../log"
+require_relative "../process/memory"
+require_relative "auto_refork"
+require_relative "own_memory"
+
+module Fastrack
+  # What a refork would save here, while no mold is there: own memory of the workers that they would share. A refork saves all of it at first; what
+  # the workers write to later, as in full GCs, is their own again.
+  #
+  # One process's memory stays: the mold's. Each worker keeps what a worker has of its own that has just booted.
+  class ReforkSaving
+    # Seconds between two checks of the number of requests.
+    CHECK_INTERVALS = (2..60).freeze
+
+    # @return [Integer, nil] bytes; nil until they are known
+    attr_reader :bytes
+
+    # @param workers [Workers]
+    def initialize(workers)
+      @workers = workers
+      @own = OwnMemory.new(workers, CHECK_INTERVALS)
+    end
+
+    # @return [Float] monotonic seconds when #step has something to do
+    def due_at = @own.due_at
+
+    # @param now [Float] monotonic seconds
+    # @param tell [Boolean] whether to log it once
+    def step(now, tell:)
+      @fresh ||= fresh
+      return unless @own.settled?(now) && @fresh
+
+      sizes = @workers.each.select(&:serving?).filter_map(&:memory).map { |memory| [memory.private - @fresh, 0].max }
+      @bytes = sizes.sum - sizes.max.to_i
+      say(sizes.size) if tell
+    end
+
+    # The workers are others now.
+    def restart
+      @fresh = @bytes = nil
+      @own.restart(OwnMemory::FIRST_REQUESTS)
+    end
+
+    private
+
+    # @return [Integer, nil] bytes of its own that a worker has that has just booted
+    def fresh = @workers.each.find { |handle| handle.serving? && handle.requests.zero? }&.memory&.private
+
+    def say(count)
+      whole = ProcessMemory.pss(@workers.each)
+      return if @said || @bytes < whole * AutoRefork::OWN_SHARE
+
+      @said = true
+      Log.line("refork: #{Log.count(count, "worker")} would share up to #{ProcessMemory.format(@bytes)} of #{ProcessMemory.format(whole)}, " \
+               "with `refork true` or after `fastrack refork`")
+    end
+  end
+end
