@@ -1,6 +1,5 @@
 //! What happens to a request: a redirect, a file, or an answer of the app.
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,7 +12,7 @@ use hyper::http::uri::{self, Uri};
 use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::acme::Challenges;
-use crate::body::{Outgoing, Source};
+use crate::body::{Outgoing, Source, Uploaded};
 use crate::change::Change;
 use crate::compress::{self, Accepted, Compressed};
 use crate::connection::{Connection, InFlight};
@@ -100,7 +99,7 @@ impl Handler {
         &self,
         connection: &Arc<Connection>,
         request: Request<Incoming>,
-    ) -> Result<Response<Outgoing>, Infallible> {
+    ) -> Response<Outgoing> {
         let in_flight = connection.begin_request();
         let site = self.site.get();
         if request.version() == Version::HTTP_2 {
@@ -111,18 +110,18 @@ impl Handler {
             site.settings.is_trusted(ip)
         });
         if let Some(text) = site.settings.acme.as_ref().and_then(|_| self.challenges.text(parts.uri.path())) {
-            return Ok(with(Response::new(Source::Own(Content::Memory(Some(text.into())))), in_flight));
+            return with(Response::new(Source::Own(Content::Memory(Some(text.into())))), in_flight);
         }
         if let Some(response) = redirect(connection, &parts, client) {
-            return Ok(with(response, in_flight));
+            return with(response, in_flight);
         }
         if let Some(response) = site.files.as_ref().and_then(|files| files.answer(&parts)) {
             stats::FILES.fetch_add(1, Relaxed);
-            return Ok(with(response.map(Source::Own), in_flight));
+            return with(response.map(Source::Own), in_flight);
         }
-        Ok(Exchange { site: &site, upstream: &self.upstream, connection, client }
+        Exchange { site: &site, upstream: &self.upstream, connection, client }
             .run(parts, body, in_flight)
-            .await)
+            .await
     }
 }
 
@@ -175,7 +174,12 @@ impl Exchange<'_> {
         self.prepare(&mut parts);
         let asked = Asked::of(&parts);
         // The stream of a change of protocols is no body.
-        let body = if change.is_some() { Either::Right(Empty::new()) } else { Either::Left(body) };
+        let has_body = change.is_none() && !body.is_end_stream();
+        let body = if has_body {
+            Either::Left(Uploaded::new(body, in_flight.clone()))
+        } else {
+            Either::Right(Empty::new())
+        };
         match self.send(parts, body).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),

@@ -13,6 +13,7 @@ use tokio::time::{interval, sleep, Instant};
 use crate::acme::{self, Challenges};
 use crate::control;
 use crate::handler::{CurrentSite, Handler, Site};
+use crate::rate::Rate;
 use crate::server::{Endpoint, Server};
 use crate::settings::Settings;
 use crate::stats;
@@ -109,6 +110,7 @@ fn start_threads(
 ) -> Result<(), String> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let settings = site.get().settings.clone();
+    let handshakes = Arc::new(Rate::new());
     for number in 0..settings.threads.max(1) {
         let server = Server {
             handler: Arc::new(Handler::new(
@@ -117,6 +119,7 @@ fn start_threads(
                 Upstream::new(settings.upstream.clone()),
             )),
             places: Arc::new(Semaphore::new(settings.max_connections)),
+            handshakes: Arc::clone(&handshakes),
             stop: stopped.clone(),
         };
         let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| {
