@@ -15,8 +15,8 @@ ruby_checks() {
     grep -Ev '^\./(tmp|vendor)/|/target/' | sort)
 }
 
-for manifest in Cargo.toml bench/Cargo.toml crates/http/fuzz/Cargo.toml; do
-  [ ! -e $manifest ] || check cargo fmt --manifest-path $manifest --all --check
+for manifest in Cargo.toml bench/Cargo.toml crates/*/fuzz/Cargo.toml; do
+  [ ! -e "$manifest" ] || check cargo fmt --manifest-path "$manifest" --all --check
 done
 check ruby_checks
 ! have shellcheck || check shell_lint

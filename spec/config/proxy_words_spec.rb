@@ -73,7 +73,7 @@ RSpec.describe "Words of the proxy", once: "a file of words" do
     "listen '/a.sock', proxy_protocol: true" => /needs proxy_protocol on a port/, "listen 80, cert: 'a', key: 'b'" => %r{has cert without ssl://},
     "trusted_proxies '10.0.0.0/33'" => /trusted_proxies must be networks/, "trusted_proxies 'all'" => /trusted_proxies must be networks/,
     "cache_control '/assets'" => /cache_control must be a pattern of paths/, "cache_control '/a', \"a\\nb: c\"" => /cache_control must be a pattern/,
-    "proxy_threads 0" => /proxy_threads must be a whole number/
+    "proxy_threads 0" => /proxy_threads must be a whole number/, "max_ssl_rate 0" => /max_ssl_rate must be a whole number/
   }.each do |text, message|
     it("#{text.inspect} is refused") { expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, message) }
   end

@@ -34,6 +34,46 @@ RSpec.describe "the proxy: bounds", once: "the program knows no Ruby" do
     expect(Edge.curl(server).last).to be_success
   end
 
+  def resident(pid) = File.read("/proc/#{pid}/status")[/^VmRSS:\s+(\d+)/, 1].to_i
+
+  it "an idle client takes less than 18 KB", alone: "memory of a process" do
+    idle = Edge.start(config: "max_workers 1\n")
+    proxy = Edge.proxy(idle)
+    empty = resident(proxy)
+    clients = []
+    # hyper's buffers are free when a client is quiet, and the next ones get them.
+    eventually(60, -> { "#{(resident(proxy) - empty) / clients.size} KB" }) do
+      clients.concat(Array.new(100) { Edge.connect(idle).tap { |tls| Edge.ask(tls) } })
+      clients.size >= 600 && resident(proxy) - empty < 18 * clients.size
+    end
+    # They are served as before, and what has come of a head counts.
+    clients.each { |tls| tls.write("GET / HTTP/1.1\r\n") }
+    expect(clients.map { |tls| Edge.ask_rest(tls) }.uniq).to eq([200])
+  end
+
+  it "what comes of a body after its response is no request" do
+    early = Edge.start(config: "stream_body true\n", ru: 'run ->(env) { File.write("seen", env["PATH_INFO"], mode: "a") && [200, { "content-length" => "2" }, ["ok"]] }')
+    tls = Edge.connect(early)
+    Edge.ask(tls, "/a", "Content-Length: 1000", verb: "POST")
+    # Longer than it takes until a client is quiet.
+    sleep 2.5
+    begin
+      tls.write("GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n")
+      tls.read
+    rescue SystemCallError, OpenSSL::SSL::SSLError
+      nil
+    end
+    expect(File.read(early.file("seen"))).to eq("/a")
+  end
+
+  it "handshakes beyond max_ssl_rate wait" do
+    limited = Edge.start(config: "max_ssl_rate 10\n")
+    began = Eventually.now
+    # A second's are there at once, and one is held by each of the proxy's threads, which are four at most.
+    30.times { Edge.connect(limited).close }
+    expect(Eventually.now - began).to be > (30 - 10 - 4) / 10.0
+  end
+
   it "other clients are served while many connect and send nothing" do
     many = Array.new(200) { server.connect }
     expect(Edge.curl(server).last).to be_success

@@ -84,6 +84,14 @@ module Edge
     [head, tls.read(head[/^content-length: (\d+)/i, 1].to_i)]
   end
 
+  # Ends a request whose first line was sent, and reads the response's status.
+  def ask_rest(tls)
+    tls.write("Host: localhost\r\n\r\n")
+    head = tls.gets("\r\n\r\n").to_s
+    tls.read(head[/^content-length: (\d+)/i, 1].to_i)
+    head[/ (\d{3})/, 1].to_i
+  end
+
   # Output of curl, and whether it succeeded.
   def curl(server, *options, path: "/", host: "localhost", scheme: "https")
     url = "#{scheme}://#{host}:#{server.port}#{path}"

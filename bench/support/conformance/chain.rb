@@ -15,6 +15,9 @@ module Conformance
     "unicorn" => ->(dir) { ["unicorn", "-E", "none", "-l", "#{dir}/back.sock", APP] }
   }.freeze
 
+  # With its own proxy, which has the clients of ports only.
+  PROXY = { "proxy" => ->(_) { [RbConfig.ruby, "#{ROOT}/exe/fastrack", "-w", "1", "-t", "1", "-e", "none", "-b", "tcp://127.0.0.1:0", "-O", "H2C", APP] } }.freeze
+
   # Configurations and commands of proxies from front.sock to back.sock, with kept connections.
   FRONTS = {
     "none" => nil,
@@ -67,7 +70,7 @@ module Conformance
     end
 
     def self.run(dir, back, front)
-      pids = [start(dir, "back", BACKS.fetch(back).call(dir))]
+      pids = [start(dir, "back", BACKS.merge(PROXY).fetch(back).call(dir))]
       config, words = FRONTS.fetch(front)
       if config
         File.write("#{dir}/front.conf", config.gsub("DIR", dir))
@@ -81,12 +84,18 @@ module Conformance
     # Returns when the program listens.
     def self.start(dir, name, words)
       pid = spawn({ "RACK_ENV" => nil, "PORT" => nil, "SEEN" => "#{dir}/seen" }, *words, out: "#{dir}/#{name}.log", err: %i[child out])
-      sleep 0.05 until File.socket?("#{dir}/#{name}.sock") || Process.wait(pid, Process::WNOHANG)
-      File.socket?("#{dir}/#{name}.sock") ? pid : raise(File.read("#{dir}/#{name}.log"))
+      sleep 0.05 until place(dir, name) || Process.wait(pid, Process::WNOHANG)
+      place(dir, name) ? pid : raise(File.read("#{dir}/#{name}.log"))
+    end
+
+    # A unix socket, or else the port that Fastrack's log names.
+    def self.place(dir, name)
+      path = "#{dir}/#{name}.sock"
+      File.socket?(path) ? path : File.read("#{dir}/#{name}.log")[/Listening on 127\.0\.0\.1:(\d+)/, 1]
     end
 
     def initialize(dir, name)
-      @socket = "#{dir}/#{name}.sock"
+      @place = self.class.place(dir, name)
       @seen = File.open("#{dir}/seen", "a+b")
       200.times { ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").statuses == [200] ? return : sleep(0.05) }
       raise "no answer in #{dir}"
@@ -94,7 +103,7 @@ module Conformance
 
     # @return [Outcome]
     def ask(bytes)
-      answer, closed = exchange(UNIXSocket.new(@socket), bytes)
+      answer, closed = exchange(@place.start_with?("/") ? UNIXSocket.new(@place) : TCPSocket.new("127.0.0.1", @place), bytes)
       statuses = answer.scan(%r{HTTP/1\.[01] (\d{3})}).flatten.map(&:to_i) - [100]
       Outcome.new(closed && statuses.empty? ? [:closed] : statuses, @seen.readlines(chomp: true))
     rescue Errno::ECONNREFUSED

@@ -21,6 +21,40 @@ pub enum Source {
     Compressed(Box<Compressed<Incoming>>),
 }
 
+/// A request's body on its way to a worker. The request lasts as long, even if the worker has answered before.
+#[derive(Debug)]
+pub struct Uploaded {
+    body: Incoming,
+    _request: InFlight,
+}
+
+impl Uploaded {
+    /// The body of `request`.
+    pub fn new(body: Incoming, request: InFlight) -> Self {
+        Uploaded { body, _request: request }
+    }
+}
+
+impl Body for Uploaded {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A body, and the request that ends with it.
 #[derive(Debug)]
 pub struct Outgoing {

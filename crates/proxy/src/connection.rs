@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use hyper::body::Bytes;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
+use tokio_rustls::server::TlsStream;
 
 use crate::stats;
 
@@ -28,6 +31,8 @@ pub struct Connection {
     requests: AtomicU32,
     /// Whether a part of a request's head has arrived.
     is_partial: AtomicBool,
+    /// Whether bytes are on their way to the client that its socket has not taken.
+    is_sending: AtomicBool,
     /// When the present wait began, in milliseconds after `began`.
     since: AtomicU64,
 }
@@ -44,6 +49,7 @@ impl Connection {
             requests: AtomicU32::new(0),
             // The first head has the time of a head, and not that of an idle connection.
             is_partial: AtomicBool::new(true),
+            is_sending: AtomicBool::new(false),
             since: AtomicU64::new(0),
         })
     }
@@ -55,10 +61,19 @@ impl Connection {
             return Some(head);
         }
         let limit = if self.is_partial.load(Relaxed) { head } else { idle };
-        let waited = self.began.elapsed().saturating_sub(Duration::from_millis(self.since.load(Relaxed)));
-        let left = limit.checked_sub(waited).filter(|left| !left.is_zero())?;
+        let left = limit.checked_sub(self.waited()).filter(|left| !left.is_zero())?;
         // A head may begin at any time, and its time is shorter.
         Some(left.min(head))
+    }
+
+    /// Whether for so long nothing has been on its way, in either direction.
+    pub fn is_quiet(&self, time: Duration) -> bool {
+        let is_idle = self.requests.load(Relaxed) == 0 && !self.is_partial.load(Relaxed);
+        is_idle && !self.is_sending.load(Relaxed) && self.waited() >= time
+    }
+
+    fn waited(&self) -> Duration {
+        self.began.elapsed().saturating_sub(Duration::from_millis(self.since.load(Relaxed)))
     }
 
     /// Notes that a request has begun, until the result is dropped.
@@ -99,28 +114,80 @@ impl Drop for InFlight {
     }
 }
 
-/// A client's stream, which notes when bytes arrive.
+/// A client's stream. One type for all clients: hyper's code is compiled once.
 #[derive(Debug)]
-pub struct Watched<T> {
-    stream: T,
-    connection: Arc<Connection>,
+pub enum Stream {
+    /// Without TLS.
+    Plain(TcpStream),
+    /// On the heap, since it is a hundred times as large.
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
-impl<T> Watched<T> {
-    /// Notes in `connection` when bytes of `stream` arrive.
-    pub fn new(stream: T, connection: Arc<Connection>) -> Self {
-        Watched { stream, connection }
+/// A client's stream, which notes when bytes arrive and leave.
+#[derive(Debug)]
+pub struct Watched {
+    stream: Stream,
+    connection: Arc<Connection>,
+    /// Bytes that were given back.
+    unread: Bytes,
+}
+
+impl Watched {
+    /// Notes in `connection` when bytes of `stream` arrive and leave.
+    pub fn new(stream: Stream, connection: Arc<Connection>) -> Self {
+        Watched { stream, connection, unread: Bytes::new() }
+    }
+
+    /// Has `bytes`, the beginning of a head, read once more.
+    pub fn give_back(mut self, bytes: Bytes) -> Self {
+        if !bytes.is_empty() {
+            self.connection.received();
+        }
+        self.unread = bytes;
+        self
+    }
+
+    /// Returns when there is something to be read: bytes, the end, or an error.
+    pub async fn wait(&mut self) {
+        if self.unread.is_empty() {
+            let _ = match &mut self.stream {
+                Stream::Plain(stream) => stream.peek(&mut [0]).await.map(drop),
+                Stream::Tls(stream) => stream.fill_buf().await.map(drop),
+            };
+        }
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+/// Calls a method of the stream that is there.
+macro_rules! with_stream {
+    ($watched:ident, $stream:ident => $call:expr) => {
+        match &mut $watched.get_mut().stream {
+            Stream::Plain(stream) => {
+                let $stream = Pin::new(stream);
+                $call
+            }
+            Stream::Tls(stream) => {
+                let $stream = Pin::new(&mut **stream);
+                $call
+            }
+        }
+    };
+}
+
+impl AsyncRead for Watched {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if !self.unread.is_empty() {
+            let count = buf.remaining().min(self.unread.len());
+            buf.put_slice(&self.unread.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
+        let this = self.as_mut();
+        ready!(with_stream!(this, stream => stream.poll_read(cx, buf)))?;
         if buf.filled().len() > before {
             self.connection.received();
         }
@@ -128,35 +195,48 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
+impl AsyncWrite for Watched {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.connection.is_sending.store(true, Relaxed);
+        with_stream!(self, stream => stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        self.connection.is_sending.store(true, Relaxed);
+        with_stream!(self, stream => stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let this = self.as_mut();
+        let result = with_stream!(this, stream => stream.poll_flush(cx));
+        if matches!(result, Poll::Ready(Ok(()))) {
+            self.connection.is_sending.store(false, Relaxed);
+        }
+        result
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // There is no request after it.
+        self.connection.is_sending.store(true, Relaxed);
+        with_stream!(self, stream => stream.poll_shutdown(cx))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     const HEAD: Duration = Duration::from_secs(30);
     const IDLE: Duration = Duration::from_secs(95);
@@ -187,6 +267,45 @@ mod tests {
         assert_eq!(connection.time_left(HEAD, IDLE), Some(Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(connection.time_left(HEAD, IDLE), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_quiet_between_requests_only() {
+        let connection = connection();
+        let second = Duration::from_secs(1);
+        tokio::time::advance(second).await;
+        assert!(!connection.is_quiet(second), "the first head may have begun");
+        let request = connection.begin_request();
+        tokio::time::advance(second).await;
+        assert!(!connection.is_quiet(second), "a request is in progress");
+        drop(request);
+        assert!(!connection.is_quiet(second), "the wait has begun only");
+        tokio::time::advance(second).await;
+        assert!(connection.is_quiet(second));
+        connection.is_sending.store(true, Relaxed);
+        assert!(!connection.is_quiet(second), "the client has not taken the response");
+        connection.is_sending.store(false, Relaxed);
+        connection.received();
+        tokio::time::advance(second).await;
+        assert!(!connection.is_quiet(second), "a head has begun");
+    }
+
+    #[tokio::test]
+    async fn bytes_that_were_given_back_are_read_first_and_are_a_head() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut client =
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let (stream, _) = listener.accept().await.expect("a client");
+        let connection = connection();
+        drop(connection.begin_request());
+        let watched = Watched::new(Stream::Plain(stream), Arc::clone(&connection));
+        let mut watched = watched.give_back(Bytes::from_static(b"GE"));
+        assert!(connection.is_partial.load(Relaxed));
+        watched.wait().await;
+        client.write_all(b"T").await.expect("a byte");
+        let mut bytes = [0; 3];
+        watched.read_exact(&mut bytes).await.expect("bytes");
+        assert_eq!(&bytes, b"GET");
     }
 
     #[tokio::test(start_paused = true)]

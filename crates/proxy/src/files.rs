@@ -10,7 +10,6 @@ mod path;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hyper::body::Bytes;
@@ -18,6 +17,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::response::Builder;
 use hyper::{Method, Response, StatusCode};
+use rustix::buffer::spare_capacity;
 
 use crate::compress::{set_vary, Accepted};
 use crate::ranges::{self, Ranges};
@@ -259,11 +259,13 @@ impl FileBody {
             Piece::Memory(bytes) => bytes,
             Piece::File(range) => {
                 let count = (range.end - range.start).min(PART as u64);
-                let mut part = vec![0; count as usize];
-                if let Err(error) = self.file.read_exact_at(&mut part, range.start) {
-                    self.left = 0;
-                    return Some(Err(error));
-                }
+                let part = match read(&self.file, range.start, count as usize) {
+                    Ok(part) => part,
+                    Err(error) => {
+                        self.left = 0;
+                        return Some(Err(error));
+                    }
+                };
                 let rest = range.start + count..range.end;
                 if !rest.is_empty() {
                     self.pieces.push(Piece::File(rest));
@@ -274,6 +276,19 @@ impl FileBody {
         self.left -= bytes.len() as u64;
         Some(Ok(bytes))
     }
+}
+
+/// So many bytes of a file. Fails if the file has fewer.
+fn read(file: &File, start: u64, count: usize) -> io::Result<Vec<u8>> {
+    let mut part = Vec::with_capacity(count);
+    while part.len() < count {
+        let offset = start + part.len() as u64;
+        if rustix::io::retry_on_intr(|| rustix::io::pread(file, spare_capacity(&mut part), offset))? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    part.truncate(count);
+    Ok(part)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! What happens to a request: a redirect, a file, or an answer of the app.
 
-use std::convert::Infallible;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::access_log::{AccessLog, Logged};
 use crate::acme::Challenges;
-use crate::body::{Outgoing, Source};
+use crate::body::{Outgoing, Source, Uploaded};
 use crate::change::Change;
 use crate::compress::{self, Accepted, Compressed};
 use crate::connection::{Connection, InFlight};
@@ -114,7 +113,7 @@ impl Handler {
         &self,
         connection: &Arc<Connection>,
         request: Request<Incoming>,
-    ) -> Result<Response<Outgoing>, Infallible> {
+    ) -> Response<Outgoing> {
         let is_head = request.method() == Method::HEAD;
         let mut response = self.respond(connection, request).await;
         // hyper would send the body by HTTP/2.
@@ -123,7 +122,7 @@ impl Handler {
         {
             response.headers_mut().insert(header::CONTENT_LENGTH, length.into());
         }
-        Ok(response)
+        response
     }
 
     async fn respond(&self, connection: &Arc<Connection>, request: Request<Incoming>) -> Response<Outgoing> {
@@ -216,7 +215,12 @@ impl Exchange<'_> {
         self.prepare(&mut parts);
         let asked = Asked::of(&parts);
         // The stream of a change of protocols is no body.
-        let body = if change.is_some() { Either::Right(Empty::new()) } else { Either::Left(body) };
+        let has_body = change.is_none() && !body.is_end_stream();
+        let body = if has_body {
+            Either::Left(Uploaded::new(body, in_flight.clone()))
+        } else {
+            Either::Right(Empty::new())
+        };
         match self.send(parts, body).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),

@@ -14,6 +14,7 @@ use crate::access_log::AccessLog;
 use crate::acme::{self, Challenges};
 use crate::control::{self, Order};
 use crate::handler::{CurrentSite, Handler, Site};
+use crate::rate::Rate;
 use crate::server::{Endpoint, Server};
 use crate::settings::Settings;
 use crate::stats;
@@ -113,6 +114,7 @@ fn start_threads(
 ) -> Result<(), String> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let settings = site.get().settings.clone();
+    let handshakes = Arc::new(Rate::new());
     for number in 0..settings.threads.max(1) {
         let server = Server {
             handler: Arc::new(Handler::new(
@@ -122,6 +124,7 @@ fn start_threads(
                 log.clone(),
             )),
             places: Arc::new(Semaphore::new(places(&settings))),
+            handshakes: Arc::clone(&handshakes),
             stop: stopped.clone(),
         };
         let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| {

@@ -1,33 +1,34 @@
 //! Accepting clients, and driving their connections.
 
-use std::future::Future;
+use std::convert::Infallible;
+use std::future::{poll_fn, Future};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{pin, Pin};
+use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::{Body, Incoming};
-use hyper::rt::{Read, Write};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{service_fn, HttpService};
-use hyper::StatusCode;
+use hyper::service::Service;
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulConnection;
 use rustls::{HandshakeKind, ServerConfig};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{watch, Semaphore};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::server::TlsStream;
 use tokio_rustls::TlsAcceptor;
 
 use crate::acme;
-use crate::compress::Error;
-use crate::connection::{Connection, Watched};
+use crate::body::Outgoing;
+use crate::connection::{Connection, Stream, Watched};
 use crate::control;
 use crate::handler::Handler;
+use crate::rate::Rate;
 use crate::settings::Settings;
 use crate::stats;
 
@@ -36,6 +37,9 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a client gets to take the end of its idle connection.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// A client that has sent and taken nothing for so long is idle.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Bytes of responses that an HTTP/2 stream may have in memory.
 const STREAM_BUFFER: usize = 64 * 1024;
@@ -79,6 +83,8 @@ pub struct Server {
     pub handler: Arc<Handler>,
     /// Has a place for each client.
     pub places: Arc<Semaphore>,
+    /// Bounds the TLS handshakes of all threads.
+    pub handshakes: Arc<Rate>,
     /// True when the process is to end.
     pub stop: watch::Receiver<bool>,
 }
@@ -89,8 +95,9 @@ impl Server {
         loop {
             // While there is no place, clients wait in the backlog.
             let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+            let wait = self.wait_for_handshakes(&endpoint);
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = accept_after(wait, &listener) => accepted,
                 _ = self.stop.wait_for(|stop| *stop) => return,
             };
             match accepted {
@@ -113,88 +120,91 @@ impl Server {
         }
     }
 
+    /// How long the next client has to stay in the backlog.
+    fn wait_for_handshakes(&self, endpoint: &Endpoint) -> Duration {
+        let limit = endpoint.tls.as_ref().and_then(|_| self.handler.site().settings.max_ssl_rate);
+        limit.map_or(Duration::ZERO, |per_second| self.handshakes.take(per_second))
+    }
+
     async fn serve(self, mut stream: TcpStream, mut peer: SocketAddr, endpoint: &Endpoint) {
-        let settings = self.handler.site().settings.clone();
+        let site = self.handler.site();
         // A response leaves when it is there (tcp(7)). This fails only if the client has gone.
         let _ = stream.set_nodelay(true);
         if endpoint.proxy_protocol {
-            match timeout(settings.head_time(), crate::proxy_protocol::read(&mut stream)).await {
+            match timeout(site.settings.head_time(), crate::proxy_protocol::read(&mut stream)).await {
                 Ok(Ok(named)) => peer = named.unwrap_or(peer),
                 _ => return,
             }
         }
         let connection =
             Connection::new(peer, endpoint.tls.is_some(), Arc::clone(&endpoint.name), endpoint.redirect_to);
-        let Some(tls) = &endpoint.tls else {
-            let protocol = if settings.h2c { Protocol::Either } else { Protocol::Http1 };
-            return self.serve_http(stream, protocol, connection, &settings).await;
+        // The task of a connection lives as long as that, so it holds pointers: to the handshake first, then to the HTTP of the client.
+        let http = if let Some(tls) = &endpoint.tls {
+            let handshake = Box::pin(shake_hands(stream, Arc::clone(tls), site.settings.head_time()));
+            let Some((stream, protocol)) = handshake.await else { return };
+            self.http(
+                Watched::new(Stream::Tls(stream), Arc::clone(&connection)),
+                protocol,
+                &connection,
+                &site.settings,
+            )
+        } else {
+            let protocol = if site.settings.h2c { Protocol::Either } else { Protocol::Http1 };
+            self.http(
+                Watched::new(Stream::Plain(stream), Arc::clone(&connection)),
+                protocol,
+                &connection,
+                &site.settings,
+            )
         };
-        let handshake = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
-        let Ok(Ok(stream)) = timeout(settings.head_time(), handshake).await else {
-            stats::HANDSHAKE_ERRORS.fetch_add(1, Relaxed);
-            return;
-        };
-        let session = stream.get_ref().1;
-        stats::HANDSHAKES.fetch_add(1, Relaxed);
-        if session.handshake_kind() == Some(HandshakeKind::Resumed) {
-            stats::RESUMED.fetch_add(1, Relaxed);
-        }
-        if session.alpn_protocol() == Some(acme::ALPN) {
-            // The handshake is the proof.
-            return;
-        }
-        let protocol = if session.alpn_protocol() == Some(b"h2") { Protocol::Http2 } else { Protocol::Http1 };
-        self.serve_http(stream, protocol, connection, &settings).await;
+        drop(site);
+        self.drive(http, &connection).await;
     }
 
-    async fn serve_http<T>(
-        self,
-        stream: T,
+    fn http(
+        &self,
+        stream: Watched,
         protocol: Protocol,
-        connection: Arc<Connection>,
+        connection: &Arc<Connection>,
         settings: &Settings,
-    ) where
-        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let handler = Arc::clone(&self.handler);
-        let client = Arc::clone(&connection);
-        let service = service_fn(move |request| {
-            let (handler, client) = (Arc::clone(&handler), Arc::clone(&client));
-            async move { handler.answer(&client, request).await }
-        });
-        let io = TokioIo::new(Watched::new(stream, Arc::clone(&connection)));
+    ) -> Pin<Box<dyn Http>> {
+        let service = Answers { handler: Arc::clone(&self.handler), connection: Arc::clone(connection) };
+        let io = TokioIo::new(stream);
         match protocol {
             Protocol::Http1 => {
-                let http = http1_builder(settings).serve_connection(io, service);
-                self.drive(http.with_upgrades(), &connection).await;
+                Box::pin(http1_builder(settings).serve_connection(io, service).with_upgrades())
             }
             // auto's upgrades are those of HTTP/1.1, and with them it takes either protocol.
             Protocol::Http2 => {
                 let builder = auto_builder(settings).http2_only();
-                self.drive(builder.serve_connection(io, service), &connection).await;
+                Box::pin(builder.serve_connection(io, service).into_owned())
             }
             Protocol::Either => {
                 let builder = auto_builder(settings);
-                self.drive(builder.serve_connection_with_upgrades(io, service), &connection).await;
+                Box::pin(builder.serve_connection_with_upgrades(io, service).into_owned())
             }
         }
     }
 
-    /// Drives a connection to its end. Its errors are its client's.
-    async fn drive<C: Graceful>(mut self, http: C, connection: &Connection) {
-        let mut http = pin!(http);
+    /// Drives a connection to its end.
+    async fn drive(mut self, mut http: Pin<Box<dyn Http>>, connection: &Arc<Connection>) {
         let mut is_stopping = false;
         loop {
-            let site = self.handler.site();
-            let Some(left) = connection.time_left(site.settings.head_time(), site.settings.idle_time())
-            else {
+            let (head, idle) = {
+                let settings = &self.handler.site().settings;
+                (settings.head_time(), settings.idle_time())
+            };
+            let Some(left) = connection.time_left(head, idle) else {
                 http.as_mut().end_gracefully();
-                let _ = timeout(LAST_MOMENT, http).await;
+                let _ = timeout(LAST_MOMENT, poll_fn(|cx| http.as_mut().poll_end(cx))).await;
                 return;
             };
+            let pause = if http.can_park() { left.min(QUIET) } else { left };
             tokio::select! {
-                result = http.as_mut() => {
-                    if let Some(status) = result.err().and_then(|error| refusal(&*error.into())) {
+                // First, so that what is known of the connection is so when its time is over.
+                biased;
+                refused = poll_fn(|cx| http.as_mut().poll_end(cx)) => {
+                    if let Some(status) = refused {
                         self.handler.log_refusal(connection, status);
                     }
                     return;
@@ -203,10 +213,61 @@ impl Server {
                     http.as_mut().end_gracefully();
                     is_stopping = true;
                 }
-                () = sleep(left) => {}
+                () = sleep(pause) => {}
+            }
+            if http.can_park() && !is_stopping && connection.is_quiet(QUIET) {
+                let Some(parked) = self.park(http, connection, idle).await else { return };
+                http = parked;
             }
         }
     }
+
+    /// Waits for the next request without hyper's buffers for it, which are more than half of what an idle client takes.
+    async fn park(
+        &mut self,
+        http: Pin<Box<dyn Http>>,
+        connection: &Arc<Connection>,
+        time: Duration,
+    ) -> Option<Pin<Box<dyn Http>>> {
+        let mut stream = http.park()?;
+        tokio::select! {
+            () = stream.wait() => {}
+            _ = self.stop.wait_for(|stop| *stop) => {}
+            () = sleep(time.saturating_sub(QUIET)) => {}
+        }
+        Some(self.http(stream, Protocol::Http1, connection, &self.handler.site().settings))
+    }
+}
+
+async fn accept_after(wait: Duration, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    if !wait.is_zero() {
+        sleep(wait).await;
+    }
+    listener.accept().await
+}
+
+/// The stream after the handshake, and what the client wants to speak; None: there is nothing to be spoken.
+async fn shake_hands(
+    stream: TcpStream,
+    tls: Arc<ServerConfig>,
+    time: Duration,
+) -> Option<(Box<TlsStream<TcpStream>>, Protocol)> {
+    let Ok(Ok(stream)) = timeout(time, TlsAcceptor::from(tls).accept(stream)).await else {
+        stats::HANDSHAKE_ERRORS.fetch_add(1, Relaxed);
+        return None;
+    };
+    let session = stream.get_ref().1;
+    stats::HANDSHAKES.fetch_add(1, Relaxed);
+    if session.handshake_kind() == Some(HandshakeKind::Resumed) {
+        stats::RESUMED.fetch_add(1, Relaxed);
+    }
+    let protocol = match session.alpn_protocol() {
+        // The handshake is the proof.
+        Some(acme::ALPN) => return None,
+        Some(b"h2") => Protocol::Http2,
+        _ => Protocol::Http1,
+    };
+    Some((Box::new(stream), protocol))
 }
 
 fn http1_builder(settings: &Settings) -> http1::Builder {
@@ -244,54 +305,93 @@ fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<StatusCode> {
     })
 }
 
-/// A connection that can be told to end after its requests. hyper-util has such a trait, but not for HTTP/1.1 with upgrades.
-trait Graceful: Future<Output = Result<(), Self::Failure>> {
-    type Failure: Into<Error>;
+/// Answers the requests of one client.
+struct Answers {
+    handler: Arc<Handler>,
+    connection: Arc<Connection>,
+}
 
+impl Service<Request<Incoming>> for Answers {
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    /// On the heap while there is a request: hyper has room for it in each connection.
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (handler, connection) = (Arc::clone(&self.handler), Arc::clone(&self.connection));
+        Box::pin(async move { Ok(handler.answer(&connection, request).await) })
+    }
+}
+
+/// The HTTP of a connection, of any version.
+trait Http: Send {
+    /// Drives it to its end. The status with which hyper has refused a request of HTTP/1.1; other errors are the client's.
+    fn poll_end(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StatusCode>>;
+
+    /// Has it end after its requests.
     fn end_gracefully(self: Pin<&mut Self>);
-}
 
-impl<I, B, S> Graceful for http1::UpgradeableConnection<I, S>
-where
-    S: HttpService<Incoming, ResBody = B>,
-    S::Error: Into<Error>,
-    I: Read + Write + Unpin + Send + 'static,
-    B: Body + 'static,
-    B::Error: Into<Error>,
-{
-    type Failure = hyper::Error;
+    /// Whether [`park`](Self::park) gives the stream.
+    fn can_park(&self) -> bool {
+        false
+    }
 
-    fn end_gracefully(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
+    /// The stream of a connection whose requests have ended; None: it is no connection of this kind.
+    fn park(self: Pin<Box<Self>>) -> Option<Watched> {
+        None
     }
 }
 
-impl<I, S> Graceful for auto::Connection<'_, I, S, TokioExecutor>
-where
-    Self: GracefulConnection<Error = Error>,
-    S: HttpService<Incoming>,
-{
-    type Failure = Error;
+/// hyper-util has a trait for the end, but not for HTTP/1.1 with upgrades.
+macro_rules! impl_http {
+    ($($connection:ty { $($park:item)* })*) => {
+        $(impl Http for $connection {
+            fn poll_end(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StatusCode>> {
+                self.poll(cx).map(|end| end.err().and_then(|error| refusal(&*Box::<dyn std::error::Error + Send + Sync>::from(error))))
+            }
 
-    fn end_gracefully(self: Pin<&mut Self>) {
-        GracefulConnection::graceful_shutdown(self);
-    }
+            fn end_gracefully(self: Pin<&mut Self>) {
+                self.graceful_shutdown();
+            }
+
+            $($park)*
+        })*
+    };
 }
 
-impl<I, S> Graceful for auto::UpgradeableConnection<'_, I, S, TokioExecutor>
-where
-    Self: GracefulConnection<Error = Error>,
-    S: HttpService<Incoming>,
-{
-    type Failure = Error;
+impl_http!(
+    http1::UpgradeableConnection<TokioIo<Watched>, Answers> {
+        fn can_park(&self) -> bool {
+            true
+        }
 
-    fn end_gracefully(self: Pin<&mut Self>) {
-        GracefulConnection::graceful_shutdown(self);
+        fn park(self: Pin<Box<Self>>) -> Option<Watched> {
+            let parts = Pin::into_inner(self).into_parts()?;
+            Some(parts.io.into_inner().give_back(parts.read_buf))
+        }
     }
-}
+    auto::Connection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
+    auto::UpgradeableConnection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
+);
 
 /// Whether accept(2) has failed because of the client that was to be accepted.
 fn is_clients(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F>(_: impl FnOnce(Server, TcpStream, SocketAddr, &'static Endpoint) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Ten thousand idle clients have such a task each.
+    #[test]
+    fn a_clients_task_has_no_room_for_tls_and_http() {
+        assert!(size(Server::serve) < 1536, "{}", size(Server::serve));
+        assert!(size_of::<Watched>() < 64);
+    }
 }

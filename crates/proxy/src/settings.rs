@@ -31,6 +31,9 @@ pub struct Settings {
     /// Connections of all clients together, for each thread.
     #[serde(default = "max_connections")]
     pub max_connections: usize,
+    /// TLS handshakes a second of all clients together; None: as many as come.
+    #[serde(default)]
+    pub max_ssl_rate: Option<u32>,
     /// Requests that one HTTP/2 connection may have at once.
     #[serde(default = "max_streams")]
     pub max_streams: u32,

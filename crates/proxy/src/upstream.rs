@@ -16,8 +16,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, Instant};
 
-/// A request's body: the client's, or none when a request without a body is tried once more.
-pub type Upload = Either<Incoming, Empty<Bytes>>;
+use crate::body::Uploaded;
+
+/// A request's body: the client's, or none.
+pub type Upload = Either<Uploaded, Empty<Bytes>>;
 
 /// Pause before the next try while the backlog of the workers is full, or no descriptor is free.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(5);
@@ -111,8 +113,9 @@ impl Upstream {
     /// A connection that can take a request now.
     fn take(&self) -> Option<SendRequest<Upload>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
         kept.retain(|(connection, used)| {
-            !connection.is_closed() && (!connection.is_ready() || used.elapsed() < MAX_IDLE_TIME)
+            !connection.is_closed() && (!connection.is_ready() || now - *used < MAX_IDLE_TIME)
         });
         // The newest first: so the others grow old.
         let index = kept.iter().rposition(|(connection, _)| connection.is_ready())?;

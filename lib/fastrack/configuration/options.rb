@@ -105,7 +105,8 @@ module Fastrack
       new(:H2C, :h2c, false, "let clients without TLS speak HTTP/2", :boolean),
       new(:TrustedProxies, :trusted_proxies, nil, "networks whose X-Forwarded-For names the client, such as 10.0.0.0/8 or private", :networks),
       new(:ProxyUser, :proxy_user, nil, "user, or user:group, that the proxy runs as (default: User)", :user_group),
-      new(:ProxyThreads, :proxy_threads, nil, "threads of the proxy (default: one for each CPU, at most 4)", :integer, 1..64)
+      new(:ProxyThreads, :proxy_threads, nil, "threads of the proxy (default: one for each CPU, at most 4)", :integer, 1..64),
+      new(:MaxSSLRate, :max_ssl_rate, nil, "TLS handshakes a second that the proxy begins (default: as many as come)", :integer, 1..1_000_000)
     ].freeze
 
     # Rhebok's names.

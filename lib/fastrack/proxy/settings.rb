@@ -81,7 +81,7 @@ module Fastrack
           listeners: @listeners.map { |listener| describe(listener) }, upstream: Proxy.path, threads: threads, h2c: @configuration.h2c,
           header_timeout: @configuration.header_timeout || [HEADER_TIMEOUT, @configuration.client_timeout].min,
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
-          max_header_size: @configuration.max_header_size, trusted_proxies: @configuration.trusted_proxies,
+          max_header_size: @configuration.max_header_size, max_ssl_rate: @configuration.max_ssl_rate, trusted_proxies: @configuration.trusted_proxies,
           public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
           cache_control: @configuration.cache_control, acme: acme, access_log: access_log,
           compress: @configuration.compress.nil? || @configuration.compress
