@@ -159,7 +159,7 @@ fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
     writer.gauges("uptime_seconds", "Since the start of this master", alone(uptime))
 }
 
-/// What the proxy counts, by the names that it has for it (crates/proxy/src/stats.rs).
+/// The proxy's counters, by their names in crates/proxy/src/stats.rs.
 fn proxy(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let Some((_, counts)) = &view.master.proxy else { return Ok(()) };
     let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_f64);

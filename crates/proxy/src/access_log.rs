@@ -198,7 +198,7 @@ impl Writer {
         let mut batch = Vec::with_capacity(2 * LINE_LIMIT);
         while let Ok(order) = orders.recv() {
             self.follow(order, &mut batch);
-            // What waits goes with the same write, as far as a pipe takes it as a whole.
+            // Waiting lines go with the same write, as far as a pipe takes them at once.
             while let Ok(order) = orders.try_recv() {
                 self.follow(order, &mut batch);
             }

@@ -61,7 +61,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What to ask of whom.
+/// The authority, the account and the names to certify.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
     /// The names of the certificate.

@@ -21,7 +21,7 @@ use hyper::StatusCode;
 
 use crate::stats;
 
-/// What may go wrong while a body is sent: the connection ends, so that the client sees it.
+/// Errors while a body is sent. The connection ends then, so that the client sees that the body is incomplete.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bodies that are shorter stay as they are: the fields would cost more than is saved.

@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::stats;
 
-/// What the requests of a connection have in common.
+/// State that the requests of a connection share.
 #[derive(Debug)]
 pub struct Connection {
     /// The client's address.

@@ -14,7 +14,7 @@ const STOP: &str = "stop";
 /// The master's word for log files that were rotated.
 const REOPEN: &str = "reopen";
 
-/// What the master says.
+/// An order of the master.
 #[derive(Debug)]
 pub enum Order<T> {
     /// New settings, or why they cannot be read.

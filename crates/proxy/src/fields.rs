@@ -74,7 +74,7 @@ fn options(fields: &HeaderMap) -> Vec<String> {
     values.flat_map(|value| value.split(',')).map(|option| option.trim().to_ascii_lowercase()).collect()
 }
 
-/// Who the client is: the peer, or with a trusted peer whom the peer names.
+/// The client: the peer, or the client that a trusted peer names.
 pub fn client(
     peer: SocketAddr,
     is_tls: bool,

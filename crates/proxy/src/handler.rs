@@ -1,4 +1,4 @@
-//! What happens to a request: a redirect, a file, or an answer of the app.
+//! Answers a request: by a redirect, a file, or the app.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -302,7 +302,7 @@ impl Exchange<'_> {
     }
 }
 
-/// What is to be known of a request when its response comes.
+/// Facts of a request that its response needs.
 struct Asked {
     accepted: Accepted,
     is_head: bool,

@@ -33,7 +33,7 @@ mod upstream;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What the program does.
+/// Runs the program's command.
 pub fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The most ranges that one request may have. A request with more gets the whole file: it wants bytes again and again.
 const MOST: usize = 16;
 
-/// What a Range field asks for.
+/// The ranges of a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
     /// The whole file: the field means nothing (RFC 9110 §14.2 lets a server ignore it).

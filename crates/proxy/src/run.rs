@@ -30,7 +30,7 @@ const END_LOOK: Duration = Duration::from_millis(10);
 /// Checks the settings on standard input, as a start would.
 pub fn check() -> Result<(), String> {
     let settings: Settings = control::first_settings().ok_or("no settings")??;
-    // What comes by ACME is not there before the first start.
+    // Certificates by ACME are not there before the first start.
     let is_there = |listener: &&crate::settings::Listener| {
         !listener.certificates.is_empty()
             && (settings.acme.is_none() || listener.certificates.iter().all(|(cert, _)| cert.exists()))
@@ -175,7 +175,7 @@ fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &
     }
 }
 
-/// What the first thread has to lead the process.
+/// The first thread's parts for leading the process.
 struct Process {
     site: Arc<CurrentSite>,
     certificates: Vec<Option<Arc<Certificates>>>,

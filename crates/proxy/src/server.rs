@@ -54,7 +54,7 @@ const LEAST_BUFFER: usize = 8 * 1024;
 /// Most fields of a request, as in the worker.
 const MAX_FIELDS: usize = 128;
 
-/// What a listener's clients get.
+/// The protocols and settings of a listener.
 #[derive(Debug)]
 pub struct Endpoint {
     /// Its address.
@@ -67,7 +67,7 @@ pub struct Endpoint {
     pub proxy_protocol: bool,
 }
 
-/// What a client may speak.
+/// The protocols that a client may speak.
 #[derive(Clone, Copy, Debug)]
 enum Protocol {
     Http1,
@@ -76,7 +76,7 @@ enum Protocol {
     Either,
 }
 
-/// What the clients of one thread have in common.
+/// State that the clients of one thread share.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Answers their requests.

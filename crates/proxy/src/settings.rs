@@ -1,4 +1,4 @@
-//! What the master tells the proxy: one JSON document a line, on the proxy's standard input.
+//! Settings from the master: one JSON document a line, on the proxy's standard input.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

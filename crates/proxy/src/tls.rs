@@ -54,7 +54,7 @@ impl Certificates {
         read(&self.files).clone()
     }
 
-    /// What identifies the state of the files: their times and inodes.
+    /// The state of the files: their times and inodes.
     pub fn stamp(&self) -> Vec<Option<(SystemTime, u64, u64)>> {
         let stamp = |path: &PathBuf| {
             use std::os::unix::fs::MetadataExt;

@@ -115,7 +115,7 @@ module Fastrack
     end
   end
 
-  # What WorkerHandle has for workers that linger.
+  # The part of WorkerHandle for workers that linger.
   module LingeringWorker
     # @return [Float, nil] monotonic seconds when the worker had served its last request
     attr_reader :lingering_since

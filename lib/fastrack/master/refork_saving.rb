@@ -6,10 +6,10 @@ require_relative "auto_refork"
 require_relative "own_memory"
 
 module Fastrack
-  # What a refork would save here, while no mold is there: own memory of the workers that they would share. A refork saves all of it at first; what
-  # the workers write to later, as in full GCs, is their own again.
+  # The memory that a refork would save, while there is no mold: private memory that the workers would share. A refork saves all of it at first.
+  # Pages that workers write to later, as in full GCs, are private again.
   #
-  # One process's memory stays: the mold's. Each worker keeps what a worker has of its own that has just booted.
+  # The mold keeps its memory. Each worker keeps as much private memory as a worker has that has just booted.
   class ReforkSaving
     # Seconds between two checks of the number of requests.
     CHECK_INTERVALS = (2..60).freeze

@@ -90,7 +90,7 @@ module Fastrack
     # the limit is too low for them.
     SPACING = (2..60).freeze
 
-    # What a worker has to have grown by, as a share of the limit, to be replaced.
+    # Least growth of a worker that is replaced, as a share of the limit.
     GAIN = 0.02
 
     # @return [Float] monotonic seconds when #step has something to do
@@ -106,7 +106,7 @@ module Fastrack
       @due_at = @settled_at = 0.0
       @spacing = SPACING.begin
       @kills = limit.kills
-      # What each worker had for itself when it had served first, and its mold when the worker was seen first, by pid.
+      # By pid: private memory of each worker after its first request, and of its mold when the worker was seen first.
       @fresh = {}
       @molds = {}
     end
@@ -162,14 +162,14 @@ module Fastrack
       ProcessMemory.resident(handle.pid).last.nonzero?
     end
 
-    # What a fresh one would have: what it shares with its mold since its fork, and what that one that had least had beyond it.
-    # So a mold that grows makes none of those that were forked since then large.
+    # Private memory that a fresh worker would have: the mold's at the fork, and the least that any worker had beyond its mold's.
+    # So a mold that grows does not make the workers large that were forked since then.
     def fresh(handle)
       beyond = @fresh.filter_map { |pid, size| size && [size - @molds[pid], 0].max }.min
       beyond && (@molds[handle.pid] + beyond)
     end
 
-    # What grows suddenly is seen in time only if there is much room.
+    # The less room is left, the sooner the next look: memory may grow suddenly.
     def pause(used)
       ((@limit.bytes - used).fdiv(@limit.bytes) * LOOKS.end * 4).clamp(LOOKS)
     end

@@ -7,7 +7,7 @@ require_relative "../text"
 module Fastrack
   # The server's lines where they are to look otherwise than they do by default (LogFormat), or go to a logger.
   class LogFormat
-    # What JSON does not allow in a string (RFC 8259 §7), and what some readers take for the end of a line.
+    # Characters that JSON does not allow in a string (RFC 8259 §7), and those that some readers take for the end of a line.
     SPECIAL = /["\\\u0000-\u001f\u2028\u2029]/.freeze
 
     # @param format [String, nil] see options.rb; nil: lines on stderr have a time unless whoever gets them adds it

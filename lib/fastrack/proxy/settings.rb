@@ -9,7 +9,7 @@ require_relative "program"
 
 module Fastrack
   module Proxy
-    # What the proxy is told: crates/proxy/src/settings.rs has the other side.
+    # Settings for the proxy. crates/proxy/src/settings.rs has the other side.
     class Settings
       # Seconds for a request's head, unless HeaderTimeout says something else. ClientTimeout is long, for clients behind a proxy.
       HEADER_TIMEOUT = 30
@@ -68,7 +68,7 @@ module Fastrack
       # @raise [Error] when a certificate cannot be made
       def to_line = "#{JSON.generate(to_h)}\n"
 
-      # What only another process can take: two processes with equal ones differ in settings that are told to a running one.
+      # Settings that need a new proxy. A running proxy takes all others.
       def fixed
         [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration), acme, access_log,
          *@listeners.map { |listener| [tls?(listener), proxy_protocol?(listener), redirect(listener)] }]

@@ -13,8 +13,8 @@ require_relative "../worker/control_channel"
 require_relative "masters"
 
 module Fastrack
-  # What a generation 0 inherits that a HUP has started as a new program: see .exec. The program is the server's own, by its start command,
-  # since no fork undoes what Bundler has done in the master: a new Gemfile.lock counts, and a `current` link may lead to another release.
+  # The inheritance of a generation 0 that a HUP starts as a new program (.exec). The program is the server's own, by its start command: no fork
+  # undoes Bundler's changes of the master. So a new Gemfile.lock counts, and a `current` link may lead to another release.
   class Seat
     # Version, and the numbers.
     VARIABLE = "FASTRACK_GENERATION"

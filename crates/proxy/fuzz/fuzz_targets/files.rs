@@ -14,7 +14,7 @@ use libfuzzer_sys::fuzz_target;
 const TEXT: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const SECRET: &[u8] = b"SECRET";
 
-/// What each name has. A secret is where no path leads.
+/// The folder with its files. A secret lies outside of it.
 fn folder() -> &'static Files {
     static FILES: OnceLock<Files> = OnceLock::new();
     FILES.get_or_init(|| {

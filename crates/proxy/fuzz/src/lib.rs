@@ -1,4 +1,4 @@
-//! What the targets share.
+//! Shared by the targets.
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 

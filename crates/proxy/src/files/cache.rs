@@ -1,4 +1,4 @@
-//! What is known of files, for a second; and the content of small ones that are asked for often.
+//! A cache of what the file system says, for a second, and of the content of small files in demand.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -133,7 +133,7 @@ fn etag(metadata: &Metadata, coding: Option<Coding>) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// What is known of paths: a file, or that there is none.
+/// Paths, with the file or the absence of a file.
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<Known>);
 
@@ -144,7 +144,7 @@ struct Known {
 }
 
 impl Cache {
-    /// What is known of a path. `look` asks the file system, and gets what was known before.
+    /// The entry of a path. `look` asks the file system, and gets the entry from before.
     pub fn get(&self, path: &str, look: impl FnOnce(Option<&Entry>) -> Option<Entry>) -> Option<Arc<Entry>> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match known().paths.get(path) {

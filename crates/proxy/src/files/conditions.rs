@@ -6,7 +6,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 
 use super::cache::Variant;
 
-/// What the conditions say.
+/// The outcome of the conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The client gets the file.
