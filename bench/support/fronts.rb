@@ -8,7 +8,7 @@ require_relative "running_server"
 
 module Bench
   # Servers that do TLS for an app, all with the same certificate: the proxy, nginx and Caddy before Fastrack's unix socket, and Puma.
-  class Front
+  class TlsFront
     WORKERS = 2
     # Bytes of the files that are asked for.
     FILES = { "10k" => 10_000, "100k" => 100_000, "10m" => 10_000_000 }.freeze

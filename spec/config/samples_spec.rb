@@ -19,7 +19,7 @@ RSpec.describe "A ConfigFile to be copied", once: "Ruby that is read the same ev
   %w[heroku/config/fastrack.rb monitoring/fastrack.rb rails/config/fastrack.rb unicorn.rb].each { |file| samples["examples/#{file}"] = read.call("examples/#{file}") }
   samples["examples/kubernetes/app.yaml"] = YAML.load_stream(read.call("examples/kubernetes/app.yaml")).first.dig("data", "fastrack.rb")
   head = read.call("lib/generators/fastrack/install/install_generator.rb")[/HEAD = <<~RUBY\n(.*?)^ +RUBY$/m, 1].gsub(/^ {8}/, "")
-  samples["the generator"] = format(head, default: "1", workers: 'ENV["WEB_CONCURRENCY"]', requests: "max_request_per_child 0")
+  samples["the generator"] = format(head, default: "1", workers: 'ENV["WEB_CONCURRENCY"]', requests: "max_request_per_child 0", files: "# ")
 
   rackup = ["rackup", "-s", "Fastrack", "-O", "ConfigFile=config/fastrack.rb"]
   # Each with its variables. The last one, which the manual does not name, is for those that ask for the environment.

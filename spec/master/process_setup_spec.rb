@@ -21,11 +21,10 @@ RSpec.describe "The server's process", once: "settings of processes" do
     File.symlink("release", "#{@dir}/current")
     server = Server.start(ru: ru, options: { MaxWorkers: 1 }, config: <<~RUBY)
       working_directory "#{@dir}/current"
-      stderr_path "err.log"
-      before_fork { $stderr.puts ENV["PWD"] }
+      before_fork { File.write("pwd", ENV["PWD"]) }
     RUBY
     expect(server.get.body).to start_with("[\"#{File.realpath(@dir)}/release\"")
-    expect(File.readlines("#{@dir}/release/err.log", chomp: true)).to include("#{@dir}/current")
+    expect(File.read("#{@dir}/release/pwd")).to eq("#{@dir}/current")
     server.stop
   end
 

@@ -14,7 +14,7 @@ module Hostile
     end
   RUBY
 
-  OPTIONS = { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.05, WorkerTimeout: 1, GracefulTimeout: 1 }.freeze
+  OPTIONS = { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.05, WorkerTimeout: 1, GracefulTimeout: 1, Linger: 1 }.freeze
 
   # With what the acts of a table have in them.
   def self.app(acts = [])

@@ -16,6 +16,8 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     "refork" => [%w[--lane system --threads 1 --workers 2 --before 60 --after 20,40 hello.ru], /^ +1 +refork(?: +\d+\*?){5} +0\n +1 +without(?: +\d+){5} +0\n\z/],
     "uploads" => [%w[--seconds 1 --uploads 2], /\Ap99 alone #{number} ms, beside 2 uploads #{number} ms .*, which sent \d+ MB meanwhile$/],
     "streams" => [%w[--seconds 1 --rounds 1 --streams 5 --memory 20], /\Ap99 alone #{number} ms, beside 5 streams #{number} ms: #{number} times\na stream takes #{number} KB; .*\nload: /],
+    # CPU of each server for a request, and the memory of the proxy's process.
+    "proxy" => [%w[--quick --only hello --server nginx], /^hello +fastrack #{number} \(1\.00\), nginx #{number} \(#{number}\)\n0 clients: #{number} MB\n/],
     # Two hundred milliseconds of one server.
     "run" => [%w[--quick --seconds 0.2 --workload hello-tcp --server fastrack --out DIR], /^\| fastrack(?: \| #{number}){5} \| \d+ of \d+ \| /],
     # A suite of two cases; this server takes the second one's method.

@@ -65,7 +65,7 @@ RSpec.describe "the documentation", once: "pages against the code" do
 
   it "names files of this repository that exist" do
     # The app's own commands, and what a run of the benchmark writes.
-    others = %w[bin/rails bin/dev bench/results bench/results/system.json bench/results/system]
+    others = %w[bin/rails bin/dev bin/thrust bench/results bench/results/system.json bench/results/system]
     missing = pages.flat_map do |page|
       named = text.call(page).scan(%r{(?<![\w/])((?:lib|crates|ext|bin|bench|spec|examples|docs)/[\w./-]*\w)}).flatten.uniq - others
       named.reject { |path| File.exist?(File.join(root, path)) }.map { |path| "#{page}: #{path}" }

@@ -62,8 +62,8 @@ RSpec.describe "The code that workers share with the master", exec: "what is loa
   { "by default" => "", "with threads" => "max_threads 3",
     "with OobGC=auto" => "oobgc 'auto'", "with scheduled collections" => "oobgc true\nmax_gc_per_request 1",
     "with MaxMemoryPerChild" => "max_memory_per_child '1G'" }.each do |how, words|
-    it "is as the master left it when a worker is ready, and after its first requests, #{how}" do
-      server = Server.ready(ru: app, config: config(words), files: { "probe.rb" => probe })
+    it "is as generation 0 left it when a worker is ready, and after its first requests, #{how}" do
+      server = Server.ready(ru: app, config: config(words), files: { "probe.rb" => probe }, fastrack: true)
       expect(server.lines_of("changes")).to eq([])
       expect([server.get.body, server.post("/", "x" * 2_000_000).body]).to eq(["", ""])
     end
