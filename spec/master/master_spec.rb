@@ -18,14 +18,15 @@ RSpec.describe "Master" do
       server = Server.start(ru: <<~'RUBY', options: { MaxWorkers: 1 })
         run ->(_env) { [200, {}, [fork { sleep }.to_s]] }
       RUBY
+      children = []
       %i[TERM HUP INT USR1].each do |name|
-        child = server.get.body.to_i
-        server.signal(name, to: child)
-        eventually { !ProcessTable.alive?(child) }
+        children << server.get.body.to_i
+        server.signal(name, to: children.last)
+        eventually { !ProcessTable.alive?(children.last) }
       end
-      expect(server.get.status).to eq(200)
+      expect(server.get.tap { |response| children << response.body.to_i }.status).to eq(200)
     ensure
-      ProcessTable.group(server.pid).each { |pid| Process.kill(:KILL, pid) unless [server.master, *server.workers].include?(pid) }
+      children.each { |pid| Process.kill(:KILL, pid) if ProcessTable.alive?(pid) }
     end
   end
 

@@ -4,14 +4,15 @@ require "open3"
 
 # What the specs about `fastrack refork` share.
 module ReforkHelpers
-  # /keep has the worker remember something, with ?grow also 4 MB of its own; /until-stopped takes until the worker is told to stop; others answer with the worker's pid, its parent's, and what it remembers.
+  # /keep has the worker remember something, and /grow 4 MB of its own; /until-stopped takes until the worker is told to stop; others answer with the worker's pid, its parent's, and what it remembers.
   APP = <<~'RUBY'
     $kept, $stopped, $grown = [], false, {}
     run lambda { |env|
       case env["PATH_INFO"]
-      when "/keep"
-        $kept << Process.pid
-        $grown[Process.pid] ||= "x" * (4 << 20) if env["QUERY_STRING"] == "grow"
+      when "/keep" then $kept << Process.pid
+      when "/grow"
+        $grown[Process.pid] ||= "x" * (4 << 20)
+        sleep 0.05
       when "/hijack" then env["rack.hijack"].call.tap { |socket| socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") }.close
       when "/mark" then GC.start
       when "/until-stopped"
@@ -59,6 +60,15 @@ module ReforkHelpers
     pids = KeptPeer.new(server).then { |peer| Array.new(20) { peer.get(path).body.to_i }.tap { peer.close } }
     expect(pids.uniq.size).to eq(1)
     pids.first
+  end
+
+  # Gives each worker memory of its own, which the mold's first worker does not have: so the mold stands its trial.
+  def grow(server)
+    grown = []
+    eventually(40) do
+      grown |= Array.new(6) { Thread.new { server.get("/grow").body.to_i } }.map(&:value)
+      (server.workers - grown).empty?
+    end
   end
 
   # The command, and requests for the mold's first worker to prove itself by.

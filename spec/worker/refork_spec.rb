@@ -73,7 +73,8 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server = Server.ready(ru: "#{hook.call("loaded")}#{ReforkHelpers::APP}", config: config, fastrack: true,
                           options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control" })
     2.times do
-      warmed(server, "/keep?grow")
+      grow(server)
+      warmed(server)
       before = server.workers
       expect(refork(server).last).to eq(0)
       settled(server, before)
@@ -102,7 +103,8 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     server = serving(MaxThreads: 3)
     kinds = ->(pid) { ProcessTable.descriptors(pid).values.compact.map { |name| name[/\A[^\d\[]+/] }.tally }
     first, second = [2, 3].map do |generation|
-      mold = warmed(server, "/keep?grow")
+      grow(server)
+      mold = warmed(server)
       server.get
       @usual ||= kinds.call(server.workers.find { |pid| pid != mold })
       before = server.workers
