@@ -110,6 +110,9 @@ module StreamsApp
         end
         next [-1, {}, []]
       when "pid" then next [200, {}, [Process.pid.to_s]]
+      when "slow-pid"
+        sleep 0.05
+        next [200, {}, [Process.pid.to_s]]
       when "marked"
         env["puma.mark_as_io_bound"].call
         Notes.note("waiting", query)
