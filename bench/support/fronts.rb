@@ -43,7 +43,7 @@ module Bench
       certificate.add_extension(OpenSSL::X509::ExtensionFactory.new(certificate, certificate).create_extension("subjectAltName", "DNS:localhost,IP:127.0.0.1"))
       certificate.sign(key, "SHA256")
       FileUtils.mkdir_p(["#{dir}/public/files", "#{dir}/lib/fastrack"])
-      # A lane's root has none of its own: the program knows no Ruby.
+      # A lane's root has no proxy of its own. The program knows no Ruby.
       FileUtils.cp(Dir["#{Lane::ROOT}/lib/fastrack/{[0-9]*/,}fastrack-proxy"].max_by { |path| File.mtime(path) }, "#{dir}/lib/fastrack/")
       { "cert.pem" => certificate.to_pem, "key.pem" => key.to_pem, "config.ru" => APP }.each { |name, text| File.write("#{dir}/#{name}", text) }
       FILES.each { |name, size| File.binwrite("#{dir}/public/files/#{name}.bin", Random.bytes(size)) }

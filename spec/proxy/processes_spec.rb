@@ -194,7 +194,7 @@ RSpec.describe "the proxy: its process, and those of the workers", once: "the pr
 
     it "no GET fails while the master is replaced and workers are killed" do
       start("max_workers 2\nmax_request_per_child 500\n")
-      # curl asks anew what a server has refused as its last word (GOAWAY).
+      # curl repeats a request that the server has refused by GOAWAY.
       options = ["--no-progress-meter", "--parallel", "--parallel-max", "16", "-w", "%{http_code}\n"]
       failed = failures([-> { anew(:USR2) }, -> { kill }]) do
         codes = Edge.curl(server, *options, "-o", File::NULL, path: "/?[1-200]").first

@@ -328,7 +328,7 @@ class FakeSystem
     FakeHooks.new(self, arguments.last)
   end
 
-  # Code with a limit of its own.
+  # Code that runs with a time limit of its own.
   def limited(seconds, grace, signals)
     raise Fastrack::TimeLimit::Interrupted, "an order has come meanwhile" if grace.zero? && signals.ending_order
 

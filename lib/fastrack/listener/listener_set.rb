@@ -47,7 +47,7 @@ module Fastrack
 
       kept, added = after.addresses.partition { |address| before.addresses.include?(address) }
       removed = unconfigured(kept, before.addresses - after.addresses)
-      # A HUP may name what an earlier one that has not settled removes.
+      # A HUP may name an address that an earlier, unsettled HUP removes.
       back, added = from_leaving(added)
       # One try for each address, because the master must not wait for a port.
       added.each { |address| opened.concat(address.open) }

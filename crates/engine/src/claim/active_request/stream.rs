@@ -95,7 +95,7 @@ impl ActiveRequest {
 
     // --- any thread
 
-    /// Has the response end, if it is a stream that has not been told so: its worker ends. Whether it was told now.
+    /// Ends a stream because its worker ends. Returns false if the response is no stream, or was told before.
     pub fn end_stream(&self) -> bool {
         self.is_stream() && !self.is_none() && !self.is_retired.swap(true, Ordering::Relaxed)
     }
