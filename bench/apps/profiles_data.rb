@@ -20,14 +20,12 @@ module ProfileData
 
   module_function
 
-  # @return [String] JSON
   def json(count, factor)
     items = ITEMS.first(count).map { |item| item.merge(total: item[:price] * item[:quantity] * factor) }
     JSON.generate(items: items, count: items.size)
   end
 
   # @param rows [Enumerable<Hash>] of the table items, with names as Strings
-  # @return [String] JSON
   def items_json(rows)
     items = rows.map do |row|
       row.slice("id", "name", "category", "price", "quantity", "active").merge(

@@ -6,24 +6,17 @@ module Bench
     DIR = File.expand_path("../apps", __dir__)
     private_constant :DIR
 
-    # @return [String] path of the config.ru
     attr_reader :path
-    # @return [Array<String>] features that its Ruby must be able to require besides Rack: then it runs in servers alone, which have the
-    #   lane's gems
-    attr_reader :features
 
-    # @param file [String] in bench/apps
-    # @param features [Array<String>]
+    # @param framework [Boolean] whether it needs more than Rack. Then it runs in servers alone, which have the lane's gems
     # @yieldparam body [String] what the workload's request got. Without a block the app says what is right, run here
-    # @yieldreturn [Boolean] whether it is right
-    def initialize(file, features = [], &right)
+    def initialize(file, framework: false, &right)
       @path = File.join(DIR, file)
-      @features = features
+      @framework = framework
       @right = right
     end
 
-    # @return [Boolean] whether it needs a framework, and with it the lane's Ruby
-    def framework? = !features.empty?
+    def framework? = @framework
 
     # @return [String] the body that `request` must get
     def body(request)
@@ -32,7 +25,6 @@ module Bench
       parts
     end
 
-    # @param answered [String] the body that a server has sent
     # @return [Boolean] whether it is what `request` must get
     def right?(request, answered) = @right ? @right.call(answered) : answered == body(request)
 

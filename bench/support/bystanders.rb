@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "socket"
+require_relative "clock"
 require_relative "endpoint"
 
 module Bench
@@ -21,7 +22,6 @@ module Bench
       CONNECT = 1
       private_constant :RECEIVE_BUFFER, :SEGMENT, :CONNECT
 
-      # @param endpoint [Endpoint::Tcp]
       # @param path [String, nil] what it reads; nil: it sends
       def initialize(endpoint, path)
         @endpoint = endpoint
@@ -120,7 +120,7 @@ module Bench
       Process.setrlimit(:NOFILE, hard, hard)
       there = { "held" => 0, "closed" => 0, "failed" => 0 }
       # This process needs descriptors besides.
-      sockets, waits = make(endpoint, [connections, hard - BATCH].min, there, now + seconds)
+      sockets, waits = make(endpoint, [connections, hard - BATCH].min, there, Bench.now + seconds)
       result = yield there
       open = sockets.count { |socket| socket.read_nonblock(1, exception: false) == :wait_readable rescue false }
       served = waits.count { |wait| wait && wait <= 1 }
@@ -132,7 +132,7 @@ module Bench
 
     def make(endpoint, connections, there, deadline)
       sockets, waits = [], []
-      while waits.size < connections && there["failed"] < BATCH && now < deadline
+      while waits.size < connections && there["failed"] < BATCH && Bench.now < deadline
         batch = Array.new([BATCH, connections - waits.size].min) { Thread.new { ask(endpoint) } }
         batch.map(&:value).each do |outcome, wait, socket|
           there[outcome] += 1
@@ -145,18 +145,16 @@ module Bench
 
     # @return [Array] `held`, `closed` or `failed`; seconds until the answer, nil without one; the connection
     def ask(endpoint)
-      begun = now
+      begun = Bench.now
       socket = endpoint.connect
       socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
       answer = socket.wait_readable(PATIENCE) ? socket.readpartial(4_096) : ""
       return ["failed", nil, nil] unless answer.start_with?("HTTP/1.1 200")
 
-      [answer.match?(/^connection: close/i) ? "closed" : "held", now - begun, socket]
+      [answer.match?(/^connection: close/i) ? "closed" : "held", Bench.now - begun, socket]
     rescue SystemCallError, IOError
       ["failed", nil, nil]
     end
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    private_class_method :make, :ask, :now
+    private_class_method :make, :ask
   end
 end

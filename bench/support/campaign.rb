@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "time"
-require_relative "app_alone"
 require_relative "database"
 require_relative "machine"
 require_relative "statistics"
@@ -11,14 +10,10 @@ require_relative "turns"
 module Bench
   # A whole run: every workload, in rounds in which each server has its turn.
   class Campaign
-    # Workloads whose apps are measured without a server, too, by their kind.
-    ALONE = %w[profile].freeze
     # The server that the run is about.
     SUBJECT = "fastrack"
 
-    # @param options [Options]
     # @param log [IO] for one line per measurement
-    # @raise [Options::Invalid] for unknown names
     def initialize(options, log: $stderr)
       @options = options
       @log = log
@@ -53,14 +48,17 @@ module Bench
         drop_failed(rounds)
         paced.think_ms
       end
-      { **result(workload, rounds), **(workload.think_calls ? { "pause_ms" => pauses } : {}) }
+      { **result(workload, rounds), **(workload.share ? { "pause_ms" => pauses } : {}) }
     end
 
-    # With pauses by what the app takes now: a machine's speed may differ from one round to the next.
+    # With the pauses that make the workload's load now: a machine's speed may differ from one round to the next. A server that has the same
+    # workers and no collector of its own says what saturates it.
     def at_pace(workload)
-      return workload unless workload.think_calls
+      return workload unless workload.share
 
-      workload.paced(app_alone(workload, @options.common(:seconds)).fetch("app_us") / 1e3)
+      server, = Servers.named([SUBJECT])
+      saturated = Trial.new(server, workload.saturated, @options, @lane, 0, database: @database).run
+      workload.paced(saturated.fetch("rps"), workload.setting(:concurrency, @options), workload.setting(:workers, @options))
     end
 
     # Forwards and backwards in turn, so that none is always the first, or always after the same one.
@@ -73,7 +71,6 @@ module Bench
       able
     end
 
-    # @return [Array<Hash, nil>] of each turn
     def trial(server, workload, round)
       measured = [Trial.new(server, workload, @options, @lane, round, database: @database).run].flatten
       measured.each { |turn| say(workload, server, "round #{round + 1}: #{turn.map { |name, value| "#{name} #{value}" }.join(", ")}") }
@@ -99,24 +96,8 @@ module Bench
       {
         "name" => workload.name, "title" => workload.title, "kind" => workload.measurement.kind,
         "workers" => workload.setting(:workers, @options),
-        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers,
-        **alone(workload)
+        "concurrency" => workload.setting(:concurrency, @options), "servers" => servers
       }
-    end
-
-    def alone(workload)
-      return {} unless ALONE.include?(workload.measurement.kind)
-
-      # The rounds are over, and are worth more than this.
-      { "cores" => Machine.facts["cores"], **app_alone(workload, @options.common(:seconds) / 2) }
-    rescue RunningServer::Failed, ArgumentError, TypeError => e
-      warn "#{workload.name}: the app alone: #{e.message}"
-      {}
-    end
-
-    def app_alone(workload, seconds)
-      processes = [workload.setting(:workers, @options), Machine.facts["cores"]].min
-      AppAlone.measure(workload, @lane, seconds, processes: processes, database: @database)
     end
 
     def say(workload, server, text)

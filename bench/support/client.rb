@@ -9,8 +9,6 @@ module Bench
     PATIENCE = 60
     private_constant :PATIENCE
 
-    # @param endpoint [Endpoint::Tcp, Endpoint::Unix]
-    # @param request [Request]
     # @return [Array(Integer, String)] the status and the body as it came, compressed or not; 0 and nothing when there is no answer
     # @raise [SystemCallError] when nobody listens or the connection breaks
     def self.ask(endpoint, request)

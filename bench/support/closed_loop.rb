@@ -31,10 +31,8 @@ module Bench
       File.join(DIR, "target/release/load")
     end
 
-    # @param endpoint [Endpoint::Tcp]
     # @param requests [Hash{Request => Integer}] what is asked, and the weight of each
     # @param close [Boolean] whether the requests ask for the connection to be closed
-    # @param connections [Integer] clients
     # @param pause_ms [Float, nil] mean of the exponential pauses
     # @param options [Hash{Symbol => Object}] more of the program's, see load/src/options.rs: `new` clients, `new_pause_ms`, `routers`,
     #   `pipeline`, `per_connection`, `threads`, `patience_s`, `seed`
@@ -52,12 +50,9 @@ module Bench
     #   `served_every_second`, and `longest_gap_us`, the longest that one of them went without an answer while it was
     #   asking, less what the app took; all `samples` in the order of the plan; and, where some clients connect anew, requests, latencies and
     #   gaps of `kept` and `new` ones
-    # @raise [RuntimeError] when the program fails
     def for_seconds(seconds, pauses: true) = run(seconds: seconds, pause_ms: pauses ? @pause_ms : nil)
 
     # @param requests [Integer] how many to make
-    # @return [Hash] as #for_seconds
-    # @raise [RuntimeError] when the program fails
     def for_requests(requests) = run(seconds: LONGEST, requests: requests, pause_ms: @pause_ms, threads: 1)
 
     private

@@ -13,15 +13,7 @@ module Bench
     ROWS = File.expand_path("../apps/database.sql", __dir__)
     private_constant :PROGRAM, :ROWS
 
-    # @param lane [Lane]
-    # @return [Boolean] whether the lane has its programs
-    def self.here?(lane)
-      system(*lane.command(["ruby", PROGRAM]), out: File::NULL, err: File::NULL)
-    end
-
-    # @param lane [Lane]
     # @return [Database] when it takes connections
-    # @raise [Failed]
     def self.start(lane)
       database = new(lane)
       database.await_ready { database.ready? }

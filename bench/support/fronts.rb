@@ -56,7 +56,6 @@ module Bench
     # @return [Integer] pid of Fastrack's proxy
     def proxy = trees.first.titled("fastrack proxy").first
 
-    # @return [OpenSSL::SSL::SSLSocket]
     def connect(context, session = nil)
       tls = OpenSSL::SSL::SSLSocket.new(TCPSocket.new("127.0.0.1", @port), context)
       tls.sync_close = true

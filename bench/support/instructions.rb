@@ -3,6 +3,7 @@
 require "json"
 require "rbconfig"
 require "socket"
+require_relative "clock"
 require_relative "lane"
 require_relative "targets"
 
@@ -25,7 +26,6 @@ module Bench
     PATIENCE = 300
     private_constant :APP, :REQUEST, :ANSWER_ENDS, :BATCH, :PATIENCE
 
-    # @param lane [Lane]
     # @param dir [String] that the lane sees, too
     # @param times [Array(Integer, Integer)] requests of the two runs
     # @param root [String] a checkout whose extension is built for that lane, and which the lane sees, too
@@ -39,9 +39,7 @@ module Bench
 
     # @param clients [:pipelined, :kept, :anew] what asks: fifty requests at once; fifty clients with one each, which keep their
     #   connections, or connect anew
-    # @param options [Hash] of the server
     # @yieldparam dir [String] once in the longer run, halfway
-    # @return [Float] instructions
     def per_request(clients, options = {}, &halfway)
       few, many = @times.map { |times| count(clients, times, options, &(halfway if times == @times.last)) }
       (many - few).fdiv(@times.last - @times.first)
@@ -79,8 +77,7 @@ module Bench
     end
 
     def await(what, log)
-      (PATIENCE * 20).times { (found = yield File.read(log)) ? (return found) : sleep(0.05) }
-      abort "bench/instructions: #{what}: not within #{PATIENCE} s\n#{File.read(log)}"
+      Bench.await(PATIENCE) { yield File.read(log) } or abort "bench/instructions: #{what}: not within #{PATIENCE} s\n#{File.read(log)}"
     end
 
     def pipelined(port, batches)
@@ -130,9 +127,6 @@ module Bench
 
     # @param figures [Hash{String => Numeric}] instructions: `pipelined`, `combined` and `json` of the native part, the
     #   others of the whole worker
-    # @param published [Hash{String => Object}] what is in PUBLISHED
-    # @param lane [String]
-    # @return [Array<Targets::Verdict>]
     def self.check(figures, published, lane)
       request = published.fetch("request")
       before = published.fetch("lanes").fetch(lane, {})
@@ -154,7 +148,6 @@ module Bench
     end
     private_class_method :verdict
 
-    # @return [Hash{String => Object}] what is published
     def self.published
       JSON.parse(File.read(PUBLISHED))
     end

@@ -52,16 +52,6 @@ module Bench
       end
     end
 
-    # @param features [Array<String>] libraries
-    # @return [Array<String>] those that the lane's Ruby cannot load
-    def missing(features)
-      loads = %q[puts ARGV.reject { |name| begin; require name; true; rescue LoadError; false; end }]
-      output, status = Open3.capture2(*command(["ruby", "-e", loads, *features]))
-      raise Options::Invalid, "the lane #{name} cannot be had" unless status.success?
-
-      output.split
-    end
-
     private
 
     def system? = name == "system"

@@ -14,7 +14,6 @@ module Bench
     def serves?(workload) = workload.servers.include?(name)
 
     # @param site [Site] whose endpoint nginx listens on
-    # @return [Array<String>] the program and its arguments
     def command(site)
       config = site.write("nginx.conf", config(site))
       [Machine.nginx || name, "-p", site.dir, "-c", config, "-e", File.join(site.dir, "nginx.error.log")]

@@ -19,12 +19,10 @@ module Bench
     attr_reader :workloads
     # @return [Array<String>] names of servers; empty: each workload's own choice
     attr_reader :servers
-    # @return [String]
     attr_reader :lane
     # @return [String, nil] a directory for the reports
     attr_reader :out
 
-    # @raise [Invalid]
     def initialize(arguments)
       @chosen = {}
       @workloads = []
@@ -46,7 +44,6 @@ module Bench
     def check? = @check == true
     def help? = @help == true
 
-    # @return [String] the text of --help
     def help = parser.help
 
     private

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "etc"
+require_relative "clock"
 
 module Bench
   # Some processes and all of their descendants, as Linux shows them in /proc (proc(5)).
@@ -30,12 +31,15 @@ module Bench
       @roots = roots
     end
 
-    # @return [Array<Integer>] the roots that are alive and all that descends from them
+    # @return [Hash{Integer => Array<Integer>}] children by their parent, of all processes of this moment; zombies are among them
+    def self.children
+      pids = Dir.children("/proc").grep(/\A\d+\z/).map(&:to_i)
+      pids.group_by { |pid| stat(pid)&.at(1)&.to_i }
+    end
+
+    # @return [Array<Integer>] the roots that are there and all that descends from them
     def pids
-      children = Hash.new { |hash, parent| hash[parent] = [] }
-      Dir.children("/proc").grep(/\A\d+\z/).each do |pid|
-        fields = stat(pid) and children[fields[1].to_i] << pid.to_i
-      end
+      children = self.class.children
       found = @roots.select { |pid| stat(pid) }
       found.each { |pid| found.concat(children.fetch(pid, [])) }
     end
@@ -56,8 +60,6 @@ module Bench
     # A process's own time comes from its CPU clock, clock_getcpuclockid(3), which counts in
     # nanoseconds where the fields of /proc/PID/stat count in ticks of 10 ms; reaped children are
     # to be had in ticks only.
-    #
-    # @return [Integer]
     def cpu_ns
       pids.sum { |pid| own_ns(pid) + reaped_ns(pid) }
     end
@@ -65,10 +67,7 @@ module Bench
     # The same of each process that has no children: with a prefork server, of the workers.
     #
     # @return [Hash{Integer => Integer}] nanoseconds by pid
-    def leaves_ns
-      parents = Dir.children("/proc").grep(/\A\d+\z/).filter_map { |pid| stat(pid)&.at(1)&.to_i }
-      (pids - parents).to_h { |pid| [pid, own_ns(pid)] }
-    end
+    def leaves_ns = (pids - self.class.children.keys).to_h { |pid| [pid, own_ns(pid)] }
 
     # @return [Integer] bytes of proportional set size: pages that n processes share count 1/n
     def pss_bytes
@@ -78,6 +77,9 @@ module Bench
         0
       end
     end
+
+    # @return [Float] the same in MB (10^6 bytes)
+    def pss_mb = (pss_bytes / 1e6).round(3)
 
     private
 

@@ -15,9 +15,9 @@ module Bench
     CLIENTS = [64, 512].freeze
     SERVERS = %w[fastrack-threads puma-threads].freeze
     APPS = {
-      "rails" => App.new("profiles_rails.ru", %w[rails active_record pg]) { |body| body == "ok" },
-      "roda" => App.new("profiles_roda.ru", %w[roda connection_pool pg]) { |body| body == "ok" },
-      "rack" => App.new("httparena.ru", %w[rack]) { |body| body == "ok" }
+      "rails" => App.new("profiles_rails.ru", framework: true) { |body| body == "ok" },
+      "roda" => App.new("profiles_roda.ru", framework: true) { |body| body == "ok" },
+      "rack" => App.new("httparena.ru", framework: true) { |body| body == "ok" }
     }.freeze
 
     # @return [Measurements::Profile::Exchange]
@@ -74,7 +74,6 @@ module Bench
     private_constant :SUM, :PLAIN, :BASELINE
 
     # @param options [Hash] of Measurements::Profile
-    # @return [Workload]
     def self.workload(app, profile, clients, options = PROFILES.fetch(profile).last)
       exchanges = PROFILES.fetch(profile).first
       Workload.new("#{app}-#{profile}-#{clients}", title: "Profile #{profile} on #{app.capitalize}, #{clients} clients", app: APPS.fetch(app),

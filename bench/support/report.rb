@@ -8,7 +8,6 @@ require_relative "report/markdown"
 module Bench
   # The three forms of a run's results: JSON with everything, tables for people, a chart.
   module Report
-    # @param results [Hash] as Campaign gives them
     # @param dir [String] made when it is not there; an earlier run of the same lane is replaced
     # @return [Array<String>] the paths written
     def self.write(results, dir)

@@ -9,7 +9,6 @@ module Bench
     attr_reader :verb, :path, :headers, :body
 
     # @param headers [Hash{String => String}] without Host, Connection and Content-Length
-    # @param body [String, nil]
     # @param chunked [Boolean] the body is sent as a chunk instead of with a Content-Length
     def initialize(verb: "GET", path: "/", headers: {}, body: nil, chunked: false)
       @verb = verb
@@ -20,7 +19,6 @@ module Bench
     end
 
     # @param close [Boolean] ask for the connection to be closed after the answer
-    # @return [String] the bytes on the wire
     def to_s(close:)
       lines = ["#{verb} #{path} HTTP/1.1", "Host: localhost"]
       lines << "Connection: close" if close

@@ -25,8 +25,6 @@ module Bench
     # @return [ProcessTree] all of its processes
     attr_reader :tree
 
-    # @param name [String]
-    # @param words [Array<String>] the program and its arguments
     # @param dir [String] where it runs, and where its log is
     def initialize(name, words, dir)
       @name = name
@@ -38,24 +36,17 @@ module Bench
       raise Failed, "#{name} cannot be started: #{error.message}"
     end
 
-    # @yieldreturn [Boolean] whether it is ready
     # @raise [Failed] when it ends, or is not ready in time
     def await_ready
-      deadline = now + BOOT
-      until yield
-        raise Failed, "#{@name} ended at once: #{last_words}" if ended?
-        raise Failed, "#{@name} was not ready within #{BOOT} s: #{last_words}" if now > deadline
-
-        sleep STEP
-      end
+      Bench.await(BOOT, step: STEP) { yield || (ended? && raise(Failed, "#{@name} ended at once: #{last_words}")) } or
+        raise Failed, "#{@name} was not ready within #{BOOT} s: #{last_words}"
     end
 
     # Asks it to end, and ends by force what has not.
     def stop(name = :TERM)
       left = tree.pids
       signal(name, [@pid])
-      deadline = now + STOP
-      sleep STEP until (left = alive(left)).empty? || now > deadline
+      Bench.await(STOP, step: STEP) { (left = alive(left)).empty? }
       signal(:KILL, left)
       reap(0)
     end
@@ -86,8 +77,6 @@ module Bench
       told = lines.reject { |line| line.empty? || line.start_with?("from ") }
       told.empty? ? "it wrote nothing" : told.last(4).join(" | ")[0, 600]
     end
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
   end
 
   # A server of a workload.
@@ -95,9 +84,6 @@ module Bench
     # Starts `server`, yields when it answers as it should, and ends it whatever happens.
     #
     # @param server [#name, #command] see Servers
-    # @param site [Site]
-    # @yieldparam running [RunningServer]
-    # @raise [Failed]
     def self.run(server, site)
       running = new(server.name, server.command(site), site.dir)
       running.await_ready { running.answers?(site) }

@@ -8,11 +8,9 @@ module Bench
   module Servers
     # A server of Rack apps.
     class Server
-      # @return [String]
       attr_reader :name
 
       # @param keeps [Boolean] whether it keeps connections. One that closes each runs only workloads that close them, or that ask for it
-      # @yieldparam site [Site]
       # @yieldreturn [Array<String>] the program and its arguments
       def initialize(name, keeps: true, &words)
         @name = name
@@ -73,8 +71,6 @@ module Bench
     ].freeze
     NAMES = BUILT_IN.map(&:name).freeze
 
-    # @param names [Array<String>]
-    # @return [Array] one object for each name
     # @raise [Options::Invalid] for a name that is none
     def self.named(names)
       names.uniq.map do |name|

@@ -5,11 +5,9 @@ module Bench
   class Site
     # @return [String] a directory that is removed afterwards; paths in it are short enough for a unix socket
     attr_reader :dir
-    # @return [Workload]
     attr_reader :workload
     # @return [Integer] how many processes shall serve
     attr_reader :workers
-    # @return [Lane]
     attr_reader :lane
     # @return [Endpoint::Tcp, Endpoint::Unix] the place to listen
     attr_reader :endpoint
@@ -36,7 +34,6 @@ module Bench
       lane.command(["env", *more.map { |name, value| "#{name}=#{value}" }, *words])
     end
 
-    # @return [String] path of the app's config.ru
     def ru = workload.app.path
 
     # @return [String] path of a new file in the directory

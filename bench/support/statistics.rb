@@ -3,7 +3,6 @@
 module Bench
   # Medians and ratios of the rounds' measurements.
   module Statistics
-    # @param numbers [Array<Numeric, nil>]
     # @return [Numeric, nil] the middle one, or the mean of the middle two; nil when there is no number
     def self.median(numbers)
       sorted = numbers.compact.sort
@@ -13,11 +12,14 @@ module Bench
       sorted.size.odd? ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2.0
     end
 
-    # @param sorted [Array<Numeric>]
-    # @param percent [Numeric]
     # @return [Numeric, nil] the nearest rank: the least number that so many per cent of them do not exceed
     def self.percentile(sorted, percent)
       sorted[[(sorted.size * percent / 100.0).ceil, 1].max - 1]
+    end
+
+    # @return [Float, nil] nil where there is nothing to compare
+    def self.ratio(value, reference)
+      value.fdiv(reference).round(3) if value && reference&.positive?
     end
 
     # @param rounds [Array<Hash, nil>] measurements by name; nil for a round in which the server failed

@@ -1,19 +1,17 @@
 # frozen_string_literal: true
 
-require_relative "app_alone"
 require_relative "statistics"
 
 module Bench
   # Fastrack's targets in a run.
   module Targets
     # One target and what came out. `limit` is the highest value (for requests per second: the lowest) that reaches it;
-    # `value` is nil when the run has no such measurement; `most` is what the best of servers could reach, where that is known.
-    Verdict = Struct.new(:workload, :subject, :value, :limit, :at_least, :most) do
+    # `value` is nil when the run has no such measurement.
+    Verdict = Struct.new(:workload, :subject, :value, :limit, :at_least) do
       def reached? = !value.nil? && (at_least ? value >= limit : value <= limit)
 
       def to_s
         bound = format("%<sign>s %<limit>.2f", sign: at_least ? ">=" : "<=", limit: limit)
-        bound << format("; the app alone allows %.2f", most) if most && most < limit
         found = value ? format("%.3f", value) : "not measured"
         "#{reached? ? "reached" : "MISSED "}  #{workload}: #{subject} #{found} (#{bound})"
       end
@@ -67,7 +65,11 @@ module Bench
         at_most("errors", "lost requests", 0),
         at_most("most_to_before", "the most PSS meanwhile, to that before", 1.60)
       ],
-      "memory" => [2_000, 50_000].map { |requests| at_most("pss_mb_after_#{requests}", "PSS after #{requests} requests", NO_MORE, to: "unicorn") },
+      "memory" => [
+        *[2_000, 50_000].map { |requests| at_most("pss_mb_after_#{requests}", "PSS after #{requests} requests", NO_MORE, to: "unicorn") },
+        # Two readings of a server that keeps nothing may differ by so much.
+        at_most("growth", "PSS in the end, to that half of the requests before", 1.01)
+      ],
       "profile" => [at_least("rps", "requests/s", 1.5, to: "puma-threads"), at_most("p99_ms", "p99", 1.0, to: "puma-threads")]
     }.freeze
     OF_WORKLOAD = {
@@ -87,9 +89,6 @@ module Bench
     }.freeze
     # No other server of the run may be better; nginx runs no app.
     BEST = { "hello-nginx" => [["rps", "requests/s", true]], **%w[mix mix-threads].to_h { |kind| [kind, [["p95_ms", "p95", false], ["p99_ms", "p99", false]]] } }.freeze
-    # PSS may differ by so much, as a share, between two readings of a server that keeps nothing.
-    NOISE = 0.01
-    MEMORY_GROWTH = [[2_000, 50_000], [50_000, 100_000]].freeze
     ROUNDS = 5
     # The variant of Fastrack that the targets are for, by kind of workload.
     OWN = {
@@ -105,7 +104,7 @@ module Bench
       [rounds] + results["workloads"].flat_map do |workload|
         name = OWN.fetch(workload["kind"], "fastrack")
         own = workload["servers"].find { |server| server["name"] == name }
-        limits(workload, own, results["lane"]) + best(workload, own) + growth(workload, own) + served(workload, own)
+        limits(workload, own, results["lane"]) + best(workload, own) + served(workload, own)
       end
     end
 
@@ -116,8 +115,7 @@ module Bench
         next unless limit
 
         value = target.to ? own&.dig("ratios", target.to, target.figure) : own&.dig("medians", target.figure)
-        most = AppAlone.most_to(workload, target.to) if target.to && target.figure == "rps"
-        Verdict.new(workload["name"], "#{target.words}#{", to #{target.to}'s" if target.to}", value, limit, target.at_least, most)
+        Verdict.new(workload["name"], "#{target.words}#{", to #{target.to}'s" if target.to}", value, limit, target.at_least)
       end
     end
 
@@ -130,16 +128,6 @@ module Bench
       end
     end
 
-    def self.growth(workload, own)
-      return [] unless workload["kind"] == "memory"
-
-      MEMORY_GROWTH.map do |from, to|
-        before, after = own&.fetch("medians")&.values_at("pss_mb_after_#{from}", "pss_mb_after_#{to}")
-        growth = after.fdiv(before) if before && after
-        Verdict.new("memory", "PSS after #{to} requests, to that after #{from}", growth, 1.0 + NOISE, false)
-      end
-    end
-
     # In every round. A client that has to wait for longer than a second does so because others go before it.
     def self.served(workload, own)
       clients, served, errors = own&.fetch("medians")&.values_at("clients", "clients_served", "errors")
@@ -147,6 +135,6 @@ module Bench
       failed = Verdict.new(workload["name"], "errors and failed rounds", errors && (errors + own["failed"]), 0, false)
       workload["kind"] == "overload" ? [failed] : [waits, failed]
     end
-    private_class_method :limits, :best, :growth, :served
+    private_class_method :limits, :best, :served
   end
 end

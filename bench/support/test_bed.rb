@@ -5,17 +5,11 @@ require_relative "closed_loop"
 module Bench
   # A running server and clients for it, for a measurement.
   class TestBed
-    # @return [Workload]
     attr_reader :workload
     # @return [ProcessTree] the server's processes
     attr_reader :tree
-    # @return [Endpoint::Tcp]
     attr_reader :endpoint
 
-    # @param site [Site] of the server
-    # @param endpoint [Endpoint::Tcp] where clients connect
-    # @param tree [ProcessTree]
-    # @param options [Options]
     # @param round [Integer] from 0
     def initialize(site:, endpoint:, tree:, options:, round:)
       @site = site
@@ -41,7 +35,6 @@ module Bench
     # @return [Integer] a number of requests or connections, less in a quick run
     def scaled(number) = [(number * @options.common(:scale)).round, 1].max
 
-    # @return [String] path of the server's log
     def log = Dir[File.join(@site.dir, "*.log")].first
 
     # @return [ClosedLoop] clients that send the workload's request, played by one thread for each core that they share with
@@ -49,16 +42,12 @@ module Bench
     def clients = @clients ||= closed_loop(close: workload.closes?, threads: [2, concurrency].min)
 
     # Every server of a round is asked the same.
-    #
-    # @param options [Hash] more of ClosedLoop's
-    # @return [ClosedLoop]
     def closed_loop(requests: { workload.request => 1 }, connections: concurrency, pause_ms: workload.think_ms, **options)
       ClosedLoop.new(endpoint: @endpoint, requests: requests, connections: connections, pause_ms: pause_ms, seed: @round, **options)
     end
 
     # Loads the server for the time asked for.
     #
-    # @param clients [ClosedLoop]
     # @return [Array(Hash, Hash)] what ClosedLoop gives, and the figures of Measurements::Load
     def measure(clients)
       before = tree.cpu_ns

@@ -11,10 +11,6 @@ require_relative "test_bed"
 module Bench
   # One server under one workload, started anew, measured once, ended.
   class Trial
-    # @param server [#name, #command] see Servers
-    # @param workload [Workload]
-    # @param options [Options]
-    # @param lane [Lane]
     # @param round [Integer] from 0
     # @param database [Database, nil] the app's
     def initialize(server, workload, options, lane, round, database: nil)
@@ -27,7 +23,6 @@ module Bench
     end
 
     # @return [Hash{String => Object}] by the workload's measurement
-    # @raise [RunningServer::Failed]
     def run
       Dir.mktmpdir("bench", @lane.scratch) do |dir|
         site = Site.new(dir: dir, workload: @workload, workers: @workload.setting(:workers, @options), lane: @lane, database: @database)

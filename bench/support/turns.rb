@@ -16,7 +16,6 @@ module Bench
     # Measures in so many turns. One alone does not wait.
     #
     # @yieldreturn [Object] what a turn comes to
-    # @return [Array<Object>]
     def self.each(count)
       Array.new(count) do
         await if count > 1
@@ -24,7 +23,6 @@ module Bench
       end
     end
 
-    # @param measurements [Hash{Object => Proc}]
     # @return [Hash{Object => Object}] what each came to
     def self.take(measurements)
       results = {}

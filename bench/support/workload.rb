@@ -8,35 +8,33 @@ module Bench
   # A workload of the servers: an app, a request, and the way from the load generator to them.
   class Workload
     # See #initialize.
-    attr_reader :name, :title, :app, :request, :think_ms, :think_calls, :stretch, :measurement, :servers, :threads
+    attr_reader :name, :title, :app, :request, :think_ms, :share, :stretch, :measurement, :servers, :threads
 
-    # @param name [String] on the command line
     # @param title [String] one line for the reports
     # @param app [String, App] a file of bench/apps, or more than that
     # @param front [Symbol] :nginx (unix sockets behind nginx) or :tcp (straight to the server)
     # @param servers [Array<String>] names of those that run it when none is chosen
-    # @param request [Request]
     # @param close [Boolean] over :tcp, a new connection for each request
     # @param think_ms [Float, nil] mean milliseconds that a client waits between answer and next request
-    # @param think_calls [Float, nil] the same as a multiple of what the app takes for a request, which is to be measured before each round
+    # @param share [Float, nil] the load instead, as a share of the requests that a saturated server answers: measured before each round
     # @param stretch [Numeric] how many times as long as `--seconds` its measurements last
-    # @param measurement [#kind, #run] see Measurements
     # @param settings [Hash] defaults of this workload that the command line may change: `workers`, `concurrency`
     # @param threads [Integer] in each worker of a server that has several
     # @param database [Boolean] whether the app has PostgreSQL
-    def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil, think_calls: nil,
+    def initialize(name, title:, app:, front:, servers:, request: Request.new, close: true, think_ms: nil, share: nil,
                    stretch: 1, measurement: Measurements::Load.new, settings: {}, threads: 5, database: false)
       @name, @title, @front, @servers, @request, @close = name, title, front, servers, request, close
       @app = app.is_a?(String) ? App.new(app) : app
-      @think_ms, @think_calls, @stretch = think_ms, think_calls, stretch
+      @think_ms, @share, @stretch = think_ms, share, stretch
       @measurement, @settings, @threads, @database = measurement, settings, threads, database
     end
 
-    # @param app_ms [Float] what its app takes for a request on this machine
-    # @return [Workload] this one with the pauses that make its load there
-    def paced(app_ms)
-      dup.tap { |paced| paced.instance_variable_set(:@think_ms, (think_calls * app_ms).round(1)) }
-    end
+    # @return [Workload] this one without pauses, to measure how many requests a server answers
+    def saturated = with(measurement: Measurements::Load.new, stretch: 1)
+
+    # @param rps [Float] requests per second of a saturated server
+    # @return [Workload] this one with the pauses that make its load. A client's cycle is a pause and a request, which has a worker alone
+    def paced(rps, clients, workers) = with(think_ms: (1e3 * ((clients / (share * rps)) - (workers / rps))).round(1))
 
     # @return [Integer] loads of each server in a round, while all of them run
     def turns = @measurement.respond_to?(:turns) ? @measurement.turns : 1
@@ -56,5 +54,9 @@ module Bench
 
     # @return [Boolean] whether the clients ask for that; nginx keeps theirs, so that only the servers' side of it is new for each request
     def closes? = @close && !nginx?
+
+    private
+
+    def with(**fields) = dup.tap { |copy| fields.each { |name, value| copy.instance_variable_set(:"@#{name}", value) } }
   end
 end

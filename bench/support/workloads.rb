@@ -135,23 +135,22 @@ module Bench
     HEAP_TURNS = 4
     private_constant :HEAP_TURNS
 
-    # @param pause [Float, nil] of a client, as a multiple of what the app takes for a request
     # @param stretch [Integer] the fewer requests come the longer: p99.9 is to be that of some thousand
     # @return [Workload] an app with a large heap, under this share of the load that two cores take
-    def self.heap(name, load, pause, stretch)
+    def self.heap(name, load, share, stretch)
       kept_alive(name, "2 million live objects, 1 MB of garbage per request: #{load}", "heap.ru",
                  Measurements::Collections.new(turns: HEAP_TURNS), servers: %w[fastrack fastrack-oobgc fastrack-oobgc-auto],
-                                                think_calls: pause, stretch: stretch.fdiv(HEAP_TURNS), settings: { concurrency: 16 })
+                                                share: share, stretch: stretch.fdiv(HEAP_TURNS), settings: { concurrency: 16 })
     end
     private_class_method :heap
 
     # The effect of garbage collection on latencies.
     COLLECTIONS = [
-      heap("gc-heap", "saturated", nil, 2), heap("gc-heap-70", "70 % load", 11.0, 3), heap("gc-heap-50", "50 % load", 17.8, 4),
-      heap("gc-heap-30", "30 % load", 31.3, 6)
+      heap("gc-heap", "saturated", nil, 2), heap("gc-heap-70", "70 % load", 0.7, 3), heap("gc-heap-50", "50 % load", 0.5, 4),
+      heap("gc-heap-30", "30 % load", 0.3, 6)
     ].freeze
 
-    PAGE = App.new("page.ru", %w[rails active_record pg]) do |body|
+    PAGE = App.new("page.ru", framework: true) do |body|
       body.scan("<article").size == 50 && body.rstrip.end_with?("</html>")
     end
     PAGE_SERVERS = %w[fastrack fastrack-threads puma-threads unicorn].freeze

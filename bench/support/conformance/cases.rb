@@ -11,7 +11,6 @@ module Conformance
 
     module_function
 
-    # @return [Array<Case>] of the checkout at `path`
     def of(suite, path)
       cases = public_send(suite.tr("-", "_"), File.expand_path(path))
       cases.empty? ? raise("no case in #{path}: is it #{suite}?") : cases

@@ -1,22 +1,24 @@
 # frozen_string_literal: true
 
-require "fileutils"
 require "rbconfig"
-require "socket"
+require_relative "../endpoint"
+require_relative "../running_server"
 
 module Conformance
   ROOT = File.expand_path("../../..", __dir__)
   APP = File.join(__dir__, "app.ru")
 
+  FASTRACK = [RbConfig.ruby, "#{ROOT}/exe/fastrack", "-w", "1", "-t", "1", "-e", "none", APP].freeze
+
   # Commands of servers that listen on back.sock in a folder.
   BACKS = {
-    "fastrack" => ->(dir) { [RbConfig.ruby, "#{ROOT}/exe/fastrack", "-w", "1", "-t", "1", "-e", "none", "-b", "unix://#{dir}/back.sock", APP] },
-    "puma" => ->(dir) { ["puma", "-t", "1:1", "-e", "none", "-b", "unix://#{dir}/back.sock", APP] },
-    "unicorn" => ->(dir) { ["unicorn", "-E", "none", "-l", "#{dir}/back.sock", APP] }
+    "fastrack" => [*FASTRACK, "-b", "unix://DIR/back.sock"],
+    "puma" => ["puma", "-t", "1:1", "-e", "none", "-b", "unix://DIR/back.sock", APP],
+    "unicorn" => ["unicorn", "-E", "none", "-l", "DIR/back.sock", APP]
   }.freeze
 
   # With its own proxy, which has the clients of ports only.
-  PROXY = { "proxy" => ->(_) { [RbConfig.ruby, "#{ROOT}/exe/fastrack", "-w", "1", "-t", "1", "-e", "none", "-b", "tcp://127.0.0.1:0", "-O", "H2C", APP] } }.freeze
+  PROXY = { "proxy" => [*FASTRACK, "-b", "tcp://PORT", "-O", "H2C"] }.freeze
 
   # Configurations and commands of proxies from front.sock to back.sock, with kept connections.
   FRONTS = {
@@ -70,43 +72,32 @@ module Conformance
     end
 
     def self.run(dir, back, front)
-      pids = [start(dir, "back", BACKS.merge(PROXY).fetch(back).call(dir))]
       config, words = FRONTS.fetch(front)
-      if config
-        File.write("#{dir}/front.conf", config.gsub("DIR", dir))
-        pids << start(dir, "front", words.map { |word| word.gsub("DIR", dir) })
-      end
-      yield new(dir, config ? "front" : "back")
+      File.write("#{dir}/front.conf", config.gsub("DIR", dir)) if config
+      port = Bench::Endpoint.free_tcp
+      programs = []
+      chain = { "back" => BACKS.merge(PROXY).fetch(back), "front" => words }.compact.map do |name, command|
+        command = command.map { |word| word.gsub("DIR", dir).sub("PORT", port.to_s) }
+        programs << Bench::Program.new(name, ["env", "SEEN=#{dir}/seen", *command], dir)
+        one = new(dir, back == "proxy" ? port : Bench::Endpoint::Unix.new("#{dir}/#{name}.sock"))
+        programs.last.await_ready { one.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").statuses == [200] }
+        one
+      end.last
+      yield chain
     ensure
-      pids&.each { |pid| Process.kill(:TERM, pid) && Process.wait(pid) }
+      programs&.reverse_each(&:stop)
     end
 
-    # Returns when the program listens.
-    def self.start(dir, name, words)
-      pid = spawn({ "RACK_ENV" => nil, "PORT" => nil, "SEEN" => "#{dir}/seen" }, *words, out: "#{dir}/#{name}.log", err: %i[child out])
-      sleep 0.05 until place(dir, name) || Process.wait(pid, Process::WNOHANG)
-      place(dir, name) ? pid : raise(File.read("#{dir}/#{name}.log"))
-    end
-
-    # A unix socket, or else the port that Fastrack's log names.
-    def self.place(dir, name)
-      path = "#{dir}/#{name}.sock"
-      File.socket?(path) ? path : File.read("#{dir}/#{name}.log")[/Listening on 127\.0\.0\.1:(\d+)/, 1]
-    end
-
-    def initialize(dir, name)
-      @place = self.class.place(dir, name)
+    def initialize(dir, endpoint)
+      @endpoint = endpoint
       @seen = File.open("#{dir}/seen", "a+b")
-      200.times { ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").statuses == [200] ? return : sleep(0.05) }
-      raise "no answer in #{dir}"
     end
 
-    # @return [Outcome]
     def ask(bytes)
-      answer, closed = exchange(@place.start_with?("/") ? UNIXSocket.new(@place) : TCPSocket.new("127.0.0.1", @place), bytes)
+      answer, closed = exchange(@endpoint.connect, bytes)
       statuses = answer.scan(%r{HTTP/1\.[01] (\d{3})}).flatten.map(&:to_i) - [100]
       Outcome.new(closed && statuses.empty? ? [:closed] : statuses, @seen.readlines(chomp: true))
-    rescue Errno::ECONNREFUSED
+    rescue Errno::ECONNREFUSED, Errno::ENOENT
       Outcome.new([], [])
     end
 

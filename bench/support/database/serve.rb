@@ -3,14 +3,12 @@
 require "etc"
 
 # Makes a cluster in a directory, with the rows of a file, and becomes its PostgreSQL server, on a unix socket there: serve.rb DIR
-# ROWS. Without arguments it only says by its status whether PostgreSQL is there. In use it is a process of the lane, which has
-# the programs.
+# ROWS. It is a process of the lane, which has the programs.
 
 # Debian keeps most of the programs off PATH.
 places = [*Dir.glob("/usr/lib/postgresql/*/bin").sort_by { |dir| -dir[/\d+/].to_i }, *ENV.fetch("PATH").split(":")]
 bin = places.find { |dir| %w[initdb postgres].all? { |program| File.executable?(File.join(dir, program)) } }
-abort "no PostgreSQL here" unless bin
-exit if ARGV.empty?
+abort "no PostgreSQL here; run as root: apt-get install postgresql" unless bin
 
 dir, rows = ARGV
 rows = File.open(rows)

@@ -25,10 +25,8 @@ module Bench
         @turns = turns
       end
 
-      # @param bed [TestBed]
-      # @return [Array<Hash{String => Numeric}>] for each turn, see Load.result; `p999_ms`; of 100 requests those in which a collection began
-      #   (`gc_share`), and a full mark (`full_share`); microseconds of garbage collection per request, within it
-      #   (`gc_in_us`) and in all (`gc_us`); collections and full marks per 1,000 requests
+      # @return [Array<Hash{String => Numeric}>] for each turn, see Load.result; GC_HEAP of report/columns.rb; collections and full marks per
+      #   1,000 requests
       def run(bed)
         clients = bed.closed_loop
         clients.for_seconds(bed.warm_up * WARM_UP, pauses: false)

@@ -14,17 +14,13 @@ module Bench
       MAKING = 8
       private_constant :OTHERS, :MAKING
 
-      # @param connections [Integer]
       def initialize(connections)
         @connections = connections
       end
 
       def kind = "idle"
 
-      # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `held` connections, of which `still_open` in the end; `bytes_each`, growth of the server's PSS; `idle_cpu_us`
-      #   per second without any request, with and without them; p99 of other traffic with and without them; errors; what
-      #   Served says of both
+      # @return [Hash{String => Numeric}] IDLE of report/columns.rb; errors, and what Served says of both
       def run(bed)
         # The heaps settle first: their growth is no connection's.
         bed.clients.for_seconds(bed.warm_up)
@@ -34,8 +30,9 @@ module Bench
         connections = bed.scaled(@connections)
         (idle, load), there, asked = Bystanders.hold(bed.endpoint, connections, MAKING) { |held| measure(bed, held["held"], pss) }
         loads = [before, load, others(bed)]
-        errors = there["failed"] + loads.sum { |one| one[:errors].values.sum }
-        there.merge(idle, p99(*loads), Served.of(*loads, asked), "idle_cpu_alone_us" => alone_cpu, "errors" => errors)
+        alone = loads.first.merge(p99_us: (loads.first[:p99_us] + loads.last[:p99_us]) / 2)
+        there.merge(idle, Load.p99("p99_alone_ms" => alone, "p99_beside_ms" => load), Served.of(*loads, asked),
+                    "idle_cpu_alone_us" => alone_cpu, "errors" => there["failed"] + Load.errors(*loads))
       end
 
       private
@@ -44,13 +41,6 @@ module Bench
         each = (bed.tree.pss_bytes - pss).fdiv(held).round(1) if held.positive?
         cpu = idle_cpu(bed)
         [{ "bytes_each" => each, "idle_cpu_us" => cpu }, others(bed)]
-      end
-
-      def p99(before, beside, after)
-        alone = [before, after].sum { |load| load[:p99_us] } / 2e3
-        beside = beside[:p99_us] / 1e3
-        { "p99_alone_ms" => alone, "p99_beside_ms" => beside,
-          "p99_kept" => alone.positive? ? beside.fdiv(alone).round(3) : nil }
       end
 
       def others(bed) = bed.closed_loop(**OTHERS).for_seconds(bed.seconds)

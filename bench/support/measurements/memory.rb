@@ -13,8 +13,7 @@ module Bench
 
       def kind = "memory"
 
-      # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `pss_mb_after_N` in MB (10^6 bytes), errors, and what Served says
+      # @return [Hash{String => Numeric}] `pss_mb_after_N` in MB (10^6 bytes), `growth` from the last but one to the last, errors, and what Served says
       def run(bed)
         done = 0
         loads = []
@@ -22,9 +21,9 @@ module Bench
           requests = bed.scaled(target)
           loads << bed.clients.for_requests(requests - done)
           done = requests
-          ["pss_mb_after_#{target}", (bed.tree.pss_bytes / 1e6).round(3)]
+          ["pss_mb_after_#{target}", bed.tree.pss_mb]
         end
-        sizes.merge("errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads))
+        sizes.merge("growth" => sizes.values.last.fdiv(sizes.values[-2]).round(3), "errors" => Load.errors(*loads), **Served.of(*loads))
       end
     end
   end

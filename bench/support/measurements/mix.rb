@@ -31,7 +31,6 @@ module Bench
         @new_share.zero? ? "mix" : "mix-new"
       end
 
-      # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see Load.result; `p50_fast_ms` and `p99_fast_ms` of the short ones; `ideal_pN_ms`; and
       #   `pN_to_ideal`; where there are clients that connect anew, see NewClients.figures
       def run(bed)
@@ -63,8 +62,7 @@ module Bench
 
       def ratios(result, ideal)
         PERCENTILES.each_with_object({}) do |percent, ratios|
-          best = ideal["ideal_p#{percent}_ms"]
-          ratios["p#{percent}_to_ideal"] = result["p#{percent}_ms"].fdiv(best).round(3) if best&.positive?
+          ratios["p#{percent}_to_ideal"] = Statistics.ratio(result["p#{percent}_ms"], ideal["ideal_p#{percent}_ms"])
         end
       end
     end
@@ -77,7 +75,6 @@ module Bench
 
       def kind = "newcomer"
 
-      # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see Load.result and NewClients.figures; `newcomer_requests`
       def run(bed)
         clients = bed.closed_loop(connections: bed.concurrency + 1, new: 1, new_pause_ms: PAUSE)
@@ -97,15 +94,10 @@ module Bench
         longest = load[:new].values_at(:max_us, :longest_gap_us).max / 1e3
         figures = %w[p50 p95 p99].each_with_object({}) do |name, found|
           kept, new = load.values_at(:kept, :new).map { |group| group[:requests].zero? ? nil : group[:"#{name}_us"] / 1e3 }
-          found.merge!("#{name}_kept_ms" => kept, "#{name}_new_ms" => new, "#{name}_new_to_kept" => ratio(new, kept))
+          found.merge!("#{name}_kept_ms" => kept, "#{name}_new_ms" => new, "#{name}_new_to_kept" => Statistics.ratio(new, kept))
         end
-        figures.merge("longest_new_ms" => longest, "longest_new_to_kept" => ratio(longest, figures["p50_kept_ms"]))
+        figures.merge("longest_new_ms" => longest, "longest_new_to_kept" => Statistics.ratio(longest, figures["p50_kept_ms"]))
       end
-
-      def self.ratio(value, reference)
-        value.fdiv(reference).round(3) if value && reference&.positive?
-      end
-      private_class_method :ratio
     end
   end
 end

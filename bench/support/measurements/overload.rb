@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../statistics"
+require_relative "load"
 
 module Bench
   module Measurements
@@ -21,25 +21,19 @@ module Bench
 
       def kind = "overload"
 
-      # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `capacity`, requests per second of clients that wait as long as it takes; `offered`, those
-      #   that came in a second of the overload; `answered_in_time`, as a share of the capacity; `refused`, with another
-      #   status than 200, and `left`, whose clients had no answer in time, both per second; `p99_before_ms` and `p99_after_ms` of a
-      #   small load before, and from a second after the overload, and `p99_kept`, the one over the other; `refusal_p99_ms`, what a
-      #   refusal takes, nil if there are none; errors
+      # @return [Hash{String => Numeric}] OVERLOAD of report/columns.rb, and errors. The capacity is of clients that wait as long as it takes;
+      #   `left` are those without an answer in time
       def run(bed)
         before = few(bed)
         saturated = bed.closed_loop(pause_ms: nil, new: bed.concurrency).for_seconds(bed.seconds)
-        capacity = rate(saturated[:in_time], saturated)
+        capacity = Load.rate(saturated)
         flood = flood(bed, capacity)
         sleep 1
         after = few(bed)
-        errors = [before, saturated, after].sum { |load| load[:errors].values.sum } + flood[:errors].values_at(:connect, :read).sum
-        { "capacity" => capacity.round(1), **self.class.answered(flood, capacity), **p99(before, after), **refusals(bed.endpoint), "errors" => errors }
+        errors = Load.errors(before, saturated, after) + flood[:errors].values_at(:connect, :read).sum
+        { "capacity" => capacity.round(1), **self.class.answered(flood, capacity), **Load.p99("p99_before_ms" => before, "p99_after_ms" => after), **refusals(bed.endpoint), "errors" => errors }
       end
 
-      # @param load [Hash] what ClosedLoop gave for the overload
-      # @param capacity [Float] requests per second
       # @return [Hash{String => Numeric}] see #run
       def self.answered(load, capacity)
         seconds = load[:duration_us] / 1e6
@@ -62,20 +56,13 @@ module Bench
       def refusals(endpoint)
         old = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Request-Start: t=#{Time.now.to_i - 60}\r\n\r\n"
         times = Array.new(REFUSALS) do
-          begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+          begun = Bench.now
           answer = endpoint.connect.then { |socket| socket.write(old) && socket.read.tap { socket.close } }
           return {} unless answer.start_with?("HTTP/1.1 503")
 
-          (Process.clock_gettime(Process::CLOCK_MONOTONIC) - begun) * 1e3
+          (Bench.now - begun) * 1e3
         end
         { "refusal_p99_ms" => Statistics.percentile(times.sort, 99).round(2) }
-      end
-
-      def rate(requests, load) = requests / (load[:duration_us] / 1e6)
-
-      def p99(before, after)
-        before, after = [before, after].map { |load| load[:p99_us] / 1e3 }
-        { "p99_before_ms" => before, "p99_after_ms" => after, "p99_kept" => before.positive? ? after.fdiv(before).round(3) : nil }
       end
     end
   end

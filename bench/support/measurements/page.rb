@@ -21,25 +21,20 @@ module Bench
         @turns = turns
       end
 
-      # @param bed [TestBed]
-      # @return [Array<Hash{String => Numeric}>] for each turn, see Load.result; `p99_to_p50`; `pss_mb_idle` and `pss_mb_loaded` in
-      #   MB (10^6 bytes)
+      # @return [Array<Hash{String => Numeric}>] for each turn, see Load.result, and PAGE of report/columns.rb
       def run(bed)
-        idle = memory(bed)
+        idle = bed.tree.pss_mb
         clients = bed.closed_loop(threads: [THREADS, bed.concurrency].min)
         clients.for_seconds(bed.warm_up * WARM_UP)
-        Turns.each(turns) { turn(bed, clients).merge("pss_mb_idle" => idle, "pss_mb_loaded" => memory(bed)) }
+        Turns.each(turns) { turn(bed, clients).merge("pss_mb_idle" => idle, "pss_mb_loaded" => bed.tree.pss_mb) }
       end
 
       private
 
       def turn(bed, clients)
         _, result = bed.measure(clients)
-        tail = result["p99_ms"].fdiv(result["p50_ms"]).round(3) if result["p50_ms"].positive?
-        result.merge("p99_to_p50" => tail)
+        result.merge("p99_to_p50" => Statistics.ratio(result["p99_ms"], result["p50_ms"]))
       end
-
-      def memory(bed) = (bed.tree.pss_bytes / 1e6).round(3)
     end
   end
 end

@@ -15,7 +15,6 @@ module Bench
       PATIENCE = 2
       private_constant :THREADS, :PATIENCE
 
-      # @param exchanges [Array<Exchange>]
       # @param pipeline [Integer] how many requests a client sends before it waits for their answers
       # @param per_connection [Integer, nil] after how many answers a client connects anew
       def initialize(exchanges, pipeline: 1, per_connection: nil)
@@ -26,10 +25,8 @@ module Bench
 
       def kind = "profile"
 
-      # @return [Array<Exchange>]
       attr_reader :exchanges
 
-      # @param bed [TestBed]
       # @return [Hash{String => Numeric}] see Load.result, and `client_us`, the load generator's CPU time for a request; where requests are pipelined, latencies are those of all that are sent
       #   at once
       # @raise [RunningServer::Failed] when a request gets a wrong answer

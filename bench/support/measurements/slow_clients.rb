@@ -20,11 +20,7 @@ module Bench
 
       def kind = "slow"
 
-      # @param bed [TestBed]
-      # @return [Hash{String => Numeric}] `rps_alone`, `rps_beside` (with the slow clients), `rps_kept` (the one over the
-      #   other) and `rps_lost` (what that is less than all, in per cent); `max_alone_ms` and `max_beside_ms`, the longest
-      #   latency of others without and during one huge answer; `broken`, how often the server left a slow client; errors;
-      #   and what Served says of the others
+      # @return [Hash{String => Numeric}] SLOW of report/columns.rb; errors, and what Served says of the others
       def run(bed)
         bed.clients.for_seconds(bed.warm_up)
         crowd = crowd(bed)
@@ -32,7 +28,7 @@ module Bench
         beside, = Bystanders.trickle(bed.endpoint, **HUGE) { bed.closed_loop(**OTHERS).for_seconds(2 * bed.seconds) }
         loads = [*crowd.flatten, alone, beside]
         lost(*crowd).merge("max_alone_ms" => alone[:max_us] / 1e3, "max_beside_ms" => beside[:max_us] / 1e3,
-                           "errors" => loads.sum { |load| load[:errors].values.sum }, **Served.of(*loads))
+                           "errors" => Load.errors(*loads), **Served.of(*loads))
       end
 
       private
@@ -49,19 +45,14 @@ module Bench
 
       def lost(alone, beside)
         broken = beside.map { |load| load[:broken] }
-        rates = [alone, beside].map { |loads| rate(loads) }
-        kept = rates.last.fdiv(rates.first).round(3) if rates.first.positive?
-        { "rps_alone" => rates.first, "rps_beside" => rates.last, "rps_kept" => kept, "broken" => broken.sum,
-          "rps_lost" => kept && [(100 * (1 - kept)).round(1), 0.0].max }
+        rates = [alone, beside].map { |loads| Load.rate(*loads).round(1) }
+        kept = Statistics.ratio(rates.last, rates.first)
+        { "rps_alone" => rates.first, "rps_beside" => rates.last, "rps_kept" => kept, "broken" => broken.sum }
       end
 
       def beside_slow(bed)
         load, broken = Bystanders.trickle(bed.endpoint, **CLIENTS) { bed.clients.for_seconds(bed.seconds) }
         load.merge(broken: broken)
-      end
-
-      def rate(loads)
-        (loads.sum { |load| load[:in_time] } / loads.sum { |load| load[:duration_us] / 1e6 }).round(1)
       end
     end
   end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../statistics"
+require_relative "load"
 
 module Bench
   module Measurements
@@ -67,12 +67,7 @@ module Bench
 
       # A worker that has its title may still run hooks: then the processors have work.
       def await
-        deadline = now + PATIENCE
-        until yield && idle?
-          raise "the workers were not as they should be within #{PATIENCE} s" if now > deadline
-
-          sleep STEP
-        end
+        Bench.await(PATIENCE, step: STEP) { yield && idle? } or raise "the workers were not as they should be within #{PATIENCE} s"
       end
 
       def idle?
@@ -80,8 +75,6 @@ module Bench
         sleep STEP
         @bed.tree.cpu_ns - before < STEP * 1e9 / 100
       end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
   end
 end

@@ -21,7 +21,6 @@ module Bench
         @results = results
       end
 
-      # @return [String] the SVG document
       def svg
         @bottom = 2 * LINE
         head = text(16, "Lane #{@results["lane"]}, #{@results["versions"]["ruby"].split.first(2).join(" ")}; less is better.")

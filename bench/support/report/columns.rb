@@ -98,11 +98,9 @@ module Bench
       }.freeze
       private_constant(*constants(false))
 
-      # @param kind [String] of a workload's measurement
       # @return [Array<Array(String, String, Integer)>] heading, measurement, digits after the point
       def self.figures(kind) = FIGURES.fetch(kind)
 
-      # @param kind [String]
       # @return [Array<Array(String, String, String)>] heading, server to compare with, measurement
       def self.ratios(kind) = RATIOS.fetch(kind, [])
     end

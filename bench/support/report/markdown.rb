@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../app_alone"
 require_relative "columns"
 
 module Bench
@@ -16,7 +15,6 @@ module Bench
         @results = results
       end
 
-      # @return [String] the whole document
       def document = "#{head}\n#{tables}"
 
       # @return [String] one table for each workload
@@ -49,7 +47,7 @@ module Bench
         ratios = Columns.ratios(workload["kind"]).select { |_, reference, name| servers.any? { |server| ratio(server, reference, name) } }
         head = ["", *columns.map(&:first), *ratios.map(&:first), *SERVED, "errors"]
         rows = servers.map { |server| row(server, columns, ratios) }
-        <<~TEXT + alone(workload)
+        <<~TEXT
           ## #{workload["title"]} (`#{workload["name"]}`)
 
           #{workload["workers"]} workers, #{workload["concurrency"]} connections.
@@ -58,20 +56,6 @@ module Bench
           #{line(head.map.with_index { |_, index| index.zero? ? "---" : "---:" })}
           #{rows.map { |cells| line(cells) }.join("\n")}
         TEXT
-      end
-
-      # The most that any server could do.
-      def alone(workload)
-        most = AppAlone.most_rps(workload) or return ""
-        others = workload["servers"].map { |server| server["name"] }.grep_v(/\Afastrack/)
-        multiples = others.map { |name| ", #{number(AppAlone.most_to(workload, name), 2)} times those of #{name}" }
-        "\nThe app alone takes #{number(workload["app_us"], 1)} µs of CPU time per request#{database(workload)}: on these cores, " \
-          "beside the load generator, no server can answer more than #{number(most, 0)} requests/s#{multiples.join}.\n"
-      end
-
-      def database(workload)
-        time = workload["database_us"].to_f
-        time.zero? ? "" : ", and its database #{number(time, 1)}"
       end
 
       def row(server, columns, ratios)

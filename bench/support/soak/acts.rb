@@ -12,10 +12,9 @@ module Soak
     # How often each comes, in proportion; and the kinds of failures that it excuses. Where the last worker that serves has to end, an
     # upload that has begun gets 502: nobody takes the rest.
     QUIET = {
-      hup: [4], hup_twice: [1], broken_config: [1], fewer_and_more: [2], reopen_logs: [2], ttin_ttou: [2], winch: [1], term_worker: [2],
-      quit_worker: [1], abort_worker: [2, *BROKEN], kill_worker: [3, *BROKEN], kill_all_workers: [1, *BROKEN], stop_worker_briefly: [2],
-      stop_worker: [2, *BROKEN], hanging_boot: [2, :"502"], failing_boot: [2, :"502"], hanging_end: [2], hanging_exit: [1],
-      full_disk: [2, :"503"], stuck_log: [2], crowd: [2], signals: [2],
+      hup: [4], broken_config: [1], fewer_and_more: [2], reopen_logs: [2], term_worker: [3], kill_worker: [4, *BROKEN],
+      kill_all_workers: [1, *BROKEN], stop_worker_briefly: [2], stop_worker: [2, *BROKEN], hanging_boot: [2, :"502"], failing_boot: [2, :"502"],
+      hanging_end: [2], no_disk: [2, :"503"], stuck_log: [2], crowd: [2], signals: [4],
       # The mold serves nobody, so that its end excuses nothing; nor does a refork.
       refork: [3], refork_and: [2], kill_mold: [2], stop_mold: [1], kill_trial: [2, *BROKEN]
     }.freeze
@@ -23,13 +22,12 @@ module Soak
     # Acts after which there is another master, on seeds that let it be. Idle connections end without a word then, and a client that comes
     # between two masters is refused. Workers of a killed master finish what they have begun, and end.
     NEW_MASTERS = {
-      deploy: [4], failing_deploy: [1], restart: [1, :refused, :unanswered, :"502"], quick_restart: [1, :refused, *BROKEN],
-      kill_master: [1, :refused, :unanswered, :"502"]
+      deploy: [4], failing_deploy: [1], restart: [1, :refused, :unanswered, :"502"], kill_master: [1, :refused, :unanswered, :"502"]
     }.freeze
     ALL = { **QUIET, **NEW_MASTERS }.freeze
 
     # The signals of which any may come at any time and lose no request.
-    HARMLESS = %i[HUP HUP USR1 TTIN TTOU].freeze
+    HARMLESS = %i[HUP HUP USR1 TTIN TTOU WINCH].freeze
 
     # Signals that may come in the middle of a refork.
     MEANWHILE = %i[HUP USR1 TTIN TTOU URG].freeze
@@ -45,8 +43,6 @@ module Soak
 
     def self.names = ALL.keys.map(&:to_s)
 
-    # @param server [Server]
-    # @param record [Record]
     # @param names [Array<String>, nil] what to do, instead of all
     def initialize(server, record, names = nil)
       @server = server
@@ -60,7 +56,7 @@ module Soak
 
     def go_on_until(deadline)
       pause(1.0)
-      while Soak.now < deadline
+      while Bench.now < deadline
         name = @choice.sample(random: @random)
         do_one(name)
         # Some come while what the last one has begun is not over.
@@ -102,12 +98,6 @@ module Soak
       await_others(before)
     end
 
-    def hup_twice
-      @server.signal(:HUP)
-      pause(@random.rand)
-      @server.signal(:HUP)
-    end
-
     def broken_config
       broken = ["raise 'broken'", "exit", "no_such_word", "def deep = deep\ndeep", "listen '~nobody-here/app.sock'", "throw :out"]
       @site.write_config(more: broken.sample(random: @random))
@@ -132,30 +122,13 @@ module Soak
       files.each { |file| File.rename(file, "#{file}.1") if File.exist?(file) }
       @server.signal(:USR1)
       @server.await("an old log file stays in use") { [@server.master, *@server.workers].compact.none? { |pid| old_log?(pid) } }
-      FileUtils.mv("#{@site.log}.1", @site.path("rotated.log")) if File.exist?("#{@site.log}.1")
     end
 
     def old_log?(pid)
       Processes.descriptors(pid).keys.any? { |file| file.end_with?(".log.1") }
     end
 
-    def ttin_ttou
-      names = %i[TTIN TTOU].cycle.first(2 * @random.rand(1..3))
-      names.each { |name| @server.signal(name) || pause(@random.rand * 0.5) }
-    ensure
-      # One of two that come at once may be lost.
-      pause(0.5)
-      @server.signal(:HUP)
-    end
-
-    def winch
-      @server.signal(:WINCH)
-      pause(1.5)
-      @server.signal(:HUP)
-    end
-
-    def term_worker = signal_worker(:TERM)
-    def quit_worker = signal_worker(:QUIT)
+    def term_worker = signal_worker(%i[TERM QUIT].sample(random: @random))
 
     def signals
       @random.rand(4..12).times do
@@ -170,8 +143,7 @@ module Soak
 
     # --- ends of workers
 
-    def abort_worker = end_worker(:ABRT)
-    def kill_worker = end_worker(:KILL)
+    def kill_worker = end_worker(%i[KILL ABRT].sample(random: @random))
 
     # WorkerTimeout is for this.
     def stop_worker = end_worker(:STOP)
@@ -187,7 +159,7 @@ module Soak
     end
 
     def await_end(pid)
-      @server.await("worker #{pid} does not end") { !Processes.now.alive?(pid) }
+      @server.await("worker #{pid} does not end") { !Processes.alive?(pid) }
     end
 
     def stop_worker_briefly
@@ -215,12 +187,9 @@ module Soak
       end
     end
 
-    def hanging_end = hang("hang_before_worker_shutdown")
-    def hanging_exit = hang("hang_at_exit")
-
-    def hang(name)
+    def hanging_end
       before = @server.workers
-      @site.flag(name) do
+      @site.flag(%w[hang_before_worker_shutdown hang_at_exit].sample(random: @random)) do
         @server.signal(:HUP)
         await_others(before)
       end
@@ -228,8 +197,8 @@ module Soak
 
     # --- what runs out
 
-    def full_disk
-      @site.without_room { pause(2.0) }
+    def no_disk
+      @site.without_disk { pause(2.0) }
     end
 
     # With more to log than a pipe takes (pipe(7)), while workers come and go.
@@ -280,13 +249,13 @@ module Soak
       mold = reforked or return
       @server.signal(:STOP, to: mold)
       signal_worker(:TERM)
-      @server.await("the stopped mold #{mold} stays") { !Processes.now.alive?(mold) }
+      @server.await("the stopped mold #{mold} stays") { !Processes.alive?(mold) }
     end
 
     def kill_trial
       reforked or return
       before = @server.workers
-      trial = within(TIME_FOR_TRIAL) { (@server.workers - before).first } or return
+      trial = Bench.await(TIME_FOR_TRIAL, step: 0.02) { (@server.workers - before).first } or return
       pause(@random.rand * 0.5)
       @server.signal(:KILL, to: trial)
       await_end(trial)
@@ -298,17 +267,7 @@ module Soak
     def reforked
       before = @server.workers
       @server.signal(:URG)
-      within(TIME_FOR_MOLD) { (@server.molds & before).first }
-    end
-
-    def within(seconds)
-      deadline = Soak.now + seconds
-      until (value = yield)
-        return if Soak.now > deadline
-
-        sleep 0.02
-      end
-      value
+      Bench.await(TIME_FOR_MOLD, step: 0.02) { (@server.molds & before).first }
     end
 
     # --- other masters
@@ -318,7 +277,7 @@ module Soak
       @server.signal(:USR2)
       signal_worker(:TERM) if @random.rand < 0.3
       @server.signal(:HUP) if @random.rand < 0.2
-      @server.await("the new master does not take over") { (now = @server.master) && now != before && !Processes.now.alive?(before) }
+      @server.await("the new master does not take over") { (now = @server.master) && now != before && !Processes.alive?(before) }
     end
 
     def failing_deploy
@@ -327,19 +286,13 @@ module Soak
       @site.flag(name) do
         @server.signal(:USR2)
         pause(0.5)
-        @server.await("the old master does not carry on") { @server.master == before && (Processes.now.children(before) - @server.workers - @server.molds).empty? }
+        @server.await("the old master does not carry on") { @server.master == before && (Processes.children(before) - @server.workers - @server.molds).empty? }
       end
     end
 
     def restart
       status = @server.end_by(:TERM)
       @record.finding("TERM ends it with #{status.inspect}") unless status&.exitstatus&.zero?
-      @server.start
-    end
-
-    def quick_restart
-      # The first one would wait for requests.
-      @server.end_by(:INT, again: true)
       @server.start
     end
 

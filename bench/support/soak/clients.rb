@@ -57,8 +57,8 @@ module Soak
 
     # Exponential, cut off.
     def rest(mean)
-      till = Soak.now + [-Math.log(1 - random.rand) * mean, mean * 4].min
-      sleep(0.05) while Soak.now < till && !@over
+      till = Bench.now + [-Math.log(1 - random.rand) * mean, mean * 4].min
+      sleep(0.05) while Bench.now < till && !@over
     end
 
     def connection(endpoint = [@site.port, @site.socket].sample(random: random), **options)
@@ -67,7 +67,7 @@ module Soak
     rescue Connection::Lost => e
       raise if opened
 
-      now = Soak.now
+      now = Bench.now
       @record.failure(Thread.current.name, e.kind, now, now, now, e.message)
     ensure
       opened&.close
@@ -81,7 +81,7 @@ module Soak
     # @yield [Response] to say whether its body is right
     # @return [Response, nil] nil if there is none that is right
     def expect(connection, status = 200, sent: nil, **reading)
-      asked = Soak.now
+      asked = Bench.now
       send_bytes(connection, sent) if sent
       response = connection.read(**reading)
       kind = response.status == status ? nil : :"#{response.status}"
@@ -98,7 +98,7 @@ module Soak
     end
 
     def failed(kind, connection, asked, text)
-      @record.failure(Thread.current.name, kind, connection.opened, asked, Soak.now, text)
+      @record.failure(Thread.current.name, kind, connection.opened, asked, Bench.now, text)
       nil
     end
 

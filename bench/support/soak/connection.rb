@@ -27,10 +27,9 @@ module Soak
     # @return [Float] monotonic seconds
     attr_reader :opened
 
-    # @param endpoint [Bench::Endpoint::Tcp, Bench::Endpoint::Unix]
     # @param receive_buffer [Integer, nil] bytes that this client's kernel takes ahead of it
     def initialize(endpoint, receive_buffer: nil)
-      @opened = Soak.now
+      @opened = Bench.now
       @bytes = +"".b
       @socket = endpoint.connect
       @socket.setsockopt(:SOCKET, :RCVBUF, receive_buffer) if receive_buffer
@@ -60,7 +59,6 @@ module Soak
     # The next response, interim ones left out.
     #
     # @param pause [Float] seconds before each piece is read
-    # @raise [Lost]
     def read(pause: 0)
       @pause = pause
       begin

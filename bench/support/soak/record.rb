@@ -24,7 +24,7 @@ module Soak
 
     def initialize
       @lock = Mutex.new
-      @began = Soak.now
+      @began = Bench.now
       @answered = Hash.new(0)
       @done = Hash.new(0)
       @failures = []
@@ -45,14 +45,14 @@ module Soak
     # @param kinds [Array<Symbol>] of failures that may come of it
     def act(what, *kinds)
       note(what)
-      excuse = Excuse.new(what, kinds, Soak.now)
+      excuse = Excuse.new(what, kinds, Bench.now)
       @lock.synchronize do
         @done[what] += 1
         @excuses << excuse
       end
       yield
     ensure
-      excuse&.to = Soak.now
+      excuse&.to = Bench.now
     end
 
     # The machine itself stood still for that time.
@@ -61,7 +61,7 @@ module Soak
     end
 
     def finding(text)
-      @lock.synchronize { @findings << format("%.1f s: %s", since(Soak.now), text) }
+      @lock.synchronize { @findings << format("%.1f s: %s", since(Bench.now), text) }
       note("FOUND: #{text}")
     end
 
@@ -79,7 +79,7 @@ module Soak
     end
 
     def note(text)
-      $stdout.puts(format("%8.1f s: %s", since(Soak.now), text))
+      $stdout.puts(format("%8.1f s: %s", since(Bench.now), text))
       $stdout.flush
     end
 

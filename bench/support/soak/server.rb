@@ -13,10 +13,8 @@ module Soak
     # It does not do what it must.
     class Failed < StandardError; end
 
-    # @return [Site]
     attr_reader :site
 
-    # @param record [Record]
     def initialize(site, record)
       @site = site
       @record = record
@@ -33,17 +31,14 @@ module Soak
       await("it does not start") { ended?(@started) ? raise(Failed, "it ended at once:\n#{log[-2000..] || log}") : complete? }
     end
 
-    # @return [Integer, nil]
     def master
       pid = File.read(site.path("server.pid")).to_i
-      pid if pid.positive? && Processes.now.alive?(pid)
+      pid if pid.positive? && Processes.alive?(pid)
     rescue Errno::ENOENT
       nil
     end
 
     # Pids of the workers, and of nothing else that the master has forked.
-    #
-    # @return [Array<Integer>]
     def workers = titled("fastrack worker")
 
     # @return [Array<Integer>] pids of those that workers are forked from, instead of the master; one, or none, as a rule
@@ -86,22 +81,16 @@ module Soak
     end
 
     # Descendants of this process that are neither the master nor a worker nor the mold.
-    #
-    # @return [Array<Integer>]
     def strays
-      Processes.now.descendants(Process.pid) - [master, *workers, *molds.first(1)]
+      Processes.descendants(Process.pid) - [master, *workers, *molds.first(1)]
     end
 
     # @param name [Symbol] a signal after which the server must end, with everything that it has started
-    # @param again [Boolean] whether to send it until it ends, as somebody does who cannot wait
     # @return [Process::Status, nil] the master's; nil when it did not end
-    def end_by(name, again: false)
+    def end_by(name)
       pid = master
       signal(name, to: pid)
-      await("after #{name} it does not end") do
-        signal(name, to: pid) if again && !ended?(pid)
-        ended?(pid) && (strays - [pid]).empty?
-      end
+      await("after #{name} it does not end") { ended?(pid) && (strays - [pid]).empty? }
       @statuses[pid]
     rescue Failed => e
       @record.finding(e.message)
@@ -111,13 +100,13 @@ module Soak
 
     # Ends whatever is there.
     def kill
-      Processes.now.descendants(Process.pid).each { |pid| signal(:KILL, to: pid) }
-      await("it cannot be killed") { Processes.now.descendants(Process.pid).all? { |pid| ended?(pid) } }
+      Processes.descendants(Process.pid).each { |pid| signal(:KILL, to: pid) }
+      await("it cannot be killed") { Processes.descendants(Process.pid).all? { |pid| ended?(pid) } }
     end
 
     # Collects the status of what has ended, and was started, or left behind, by the server.
     def reap
-      Processes.now.zombies(Process.pid).each { |pid| ended?(pid) }
+      Processes.zombies(Process.pid).each { |pid| ended?(pid) }
     end
 
     # Lets the log's pipe get stuck while the block runs.
@@ -129,26 +118,20 @@ module Soak
     end
 
     def log
-      [*Dir[site.path("*.log*")], *Dir[File.join(site.logs, "*.log")]].grep_v(/app\.log/).map { |file| File.binread(file).scrub }.join
+      Dir[site.path("*.log*")].grep_v(/app\.log/).map { |file| File.binread(file).scrub }.join
     end
 
     # @param seconds [Numeric] that it may take until the block gives a true value
     def await(what, seconds = PATIENCE)
-      deadline = Soak.now + seconds
-      until (value = yield)
-        if Soak.now > deadline
-          raise Failed, "#{what}, not within #{seconds} s: master #{master.inspect}, workers #{workers}, others #{describe(strays)}"
-        end
-        sleep 0.1
-      end
-      value
+      Bench.await(seconds, step: 0.1) { yield } or
+        raise Failed, "#{what}, not within #{seconds} s: master #{master.inspect}, workers #{workers}, others #{describe(strays)}"
     end
 
     private
 
     def titled(start)
       pid = master
-      pid ? Processes.now.children(pid).select { |child| Processes.title(child).start_with?(start) } : []
+      pid ? Processes.children(pid).select { |child| Processes.title(child).start_with?(start) } : []
     end
 
     def describe(pids)
@@ -162,7 +145,7 @@ module Soak
       @statuses[pid] = status if status
       !status.nil?
     rescue Errno::ECHILD
-      !Processes.now.alive?(pid)
+      !Processes.alive?(pid)
     end
 
     def read_log(reader)

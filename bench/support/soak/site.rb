@@ -12,21 +12,15 @@ module Soak
     ROOT = File.expand_path("../../..", __dir__)
     APP = File.join(ROOT, "bench/apps/soak.ru")
 
-    # Bytes of the disks for uploads, and for the log where it is a file.
-    DISK = 24 << 20
-    LOG_DISK = 8 << 20
-
     # Seconds.
     REQUEST_TIMEOUT = 5
     WORKER_TIMEOUT = 3
     BOOT_TIMEOUT = 4
     GRACEFUL_TIMEOUT = 6
 
-    # @return [Integer]
     attr_reader :seed
     # @return [String] the folder
     attr_reader :dir
-    # @return [Bench::Endpoint::Tcp, Bench::Endpoint::Unix]
     attr_reader :port, :socket
     # @return [Integer] how many workers the server has, and threads each of them
     attr_reader :workers, :threads
@@ -41,14 +35,11 @@ module Soak
       @port = Bench::Endpoint.free_tcp
       @socket = Bench::Endpoint::Unix.new(path("app.sock"))
       draw
-      FileUtils.mkdir_p([disk, logs])
-      @mounted = ENV.key?(OWN_MOUNTS) && mount(disk, DISK) && mount(logs, LOG_DISK)
+      FileUtils.mkdir_p(disk)
       write_config
     end
 
     # A source of random numbers for one part of the soak alone.
-    #
-    # @param part [Integer]
     def random(part)
       Random.new((@seed * 1000) + part)
     end
@@ -56,12 +47,12 @@ module Soak
     # Whether the seed lets masters come and go; otherwise one lives for the whole time.
     def new_masters? = @new_masters
 
-    # Whether the log is a file on the small disk, and not a pipe.
+    # Whether the log is a file, and not a pipe.
     def log_file? = @log_file
 
     def facts
       "#{@workers} workers, #{"#{@threads} threads each, " if @threads > 1}recycled after #{@recycled.zero? ? "no number of" : @recycled} requests, log in a #{@log_file ? "file" : "pipe"}, " \
-        "#{"no " unless @new_masters}new masters, #{"reforks by itself, " if @refork}a disk that can be #{@mounted ? "full" : "gone"}"
+        "#{"no " unless @new_masters}new masters#{", reforks by itself" if @refork}"
     end
 
     def path(name) = File.join(@dir, name)
@@ -69,16 +60,12 @@ module Soak
     # The folder for uploads.
     def disk = path("disk")
 
-    # The folder for the log, where that is a file.
-    def logs = path("logs")
-
-    def log = @log_file ? File.join(logs, "server.log") : path("server.log")
+    def log = path("server.log")
 
     def command
       [RbConfig.ruby, "-w", "-I", File.join(ROOT, "lib"), File.join(ROOT, "exe/fastrack"), "-E", "none", APP]
     end
 
-    # @return [Hash{String => String, nil}]
     def environment = Bench::Program::CLEAN.merge("TMPDIR" => disk, "SOAK_DIR" => @dir)
 
     # @param more [String] lines of the ConfigFile that are new
@@ -114,24 +101,17 @@ module Soak
       FileUtils.rm_f(path(name))
     end
 
-    # Calls the block while nothing can be written to the disk.
-    def without_room
-      return without_disk { yield } unless @mounted
-
-      fillers = [disk, logs].map { |folder| File.join(folder, "filler") }
-      fillers.each { |file| fill(file) }
+    # Calls the block while there is no folder for uploads.
+    def without_disk
+      File.rename(disk, path("gone"))
       yield
     ensure
-      FileUtils.rm_f(fillers) if fillers
+      File.rename(path("gone"), disk)
     end
 
     # Leaves the logs where they were asked for.
     def remove
-      if @keep
-        FileUtils.mkdir_p(@keep)
-        FileUtils.cp(Dir[path("*.log*"), File.join(logs, "*.log")], @keep)
-      end
-      [disk, logs].each { |folder| system("umount", "-l", folder) } if @mounted
+      FileUtils.mkdir_p(@keep) && FileUtils.cp(Dir[path("*.log*")], @keep) if @keep
       FileUtils.remove_entry(@dir)
     end
 
@@ -143,24 +123,6 @@ module Soak
       @new_masters = @seed.even?
       @log_file = @random.rand < 0.3
       @refork = @random.rand < 0.3
-    end
-
-    def mount(folder, size) = system("mount", "-t", "tmpfs", "-o", "size=#{size}", "tmpfs", folder)
-
-    def fill(filler)
-      File.open(filler, "wb") do |file|
-        file.sync = true
-        loop { file.write("x" * 4096) }
-      end
-    rescue Errno::ENOSPC
-      nil
-    end
-
-    def without_disk
-      File.rename(disk, path("gone"))
-      yield
-    ensure
-      File.rename(path("gone"), disk)
     end
   end
 end

@@ -15,9 +15,6 @@ module Soak
     # Lines that no act explains.
     BAD_LINES = [/panicked/, /\bfastrack: (?:internal error|bug)/i, /^soak: mixed up/, %r{#{Site::ROOT}/lib/\S+: warning:}].freeze
 
-    # @param server [Server]
-    # @param watch [Watch]
-    # @param record [Record]
     def initialize(server, watch, record)
       @server = server
       @watch = watch
@@ -39,10 +36,7 @@ module Soak
     def look_while_it_runs
       # Not how many workers there are: these requests may have one recycled.
       20.times { @record.finding("it does not answer in the end") unless @server.answers? }
-      leaks = @watch.leaks
-      deadline = Soak.now + SETTLING
-      sleep 0.2 while (leaks = @watch.leaks).any? && Soak.now < deadline
-      leaks.each { |text| @record.finding(text) }
+      Bench.await(SETTLING, step: 0.2) { @watch.leaks.empty? } || @watch.leaks.each { |text| @record.finding(text) }
       used = cpu_while_idle
       @record.finding("it takes #{used.round(2)} s of CPU time in #{IDLE} s with nothing to do") if used > IDLE_CPU
     end

@@ -28,8 +28,6 @@ module Soak
       raise "prctl(2) fails" unless prctl.call(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0).zero?
     end
 
-    # @param server [Server]
-    # @param record [Record]
     def initialize(server, record)
       @server = server
       @record = record
@@ -62,7 +60,6 @@ module Soak
              .map { |one| "#{one.title} grew from #{one.base >> 20} to #{one.most >> 20} MB" }
     end
 
-    # @return [String]
     def memory_facts
       %w[master worker].map do |kind|
         ones = @memory.values.select { |one| one.title.include?(kind) }
@@ -75,23 +72,22 @@ module Soak
 
     def look
       @looks = @looks.to_i + 1
-      began = Soak.now
+      began = Bench.now
       sleep STEP
-      @record.stall(began - STALL, Soak.now + STALL) if Soak.now - began > STEP + STALL
+      @record.stall(began - STALL, Bench.now + STALL) if Bench.now - began > STEP + STALL
       look_at_all if (@looks % EVERY).zero?
     end
 
     def look_at_all
       @server.reap
       master = @server.master or return
-      processes = Processes.now
-      note_zombies(processes.zombies(master))
-      [master, *processes.children(master)].each { |pid| note_memory(pid) }
+      note_zombies(Processes.zombies(master))
+      [master, *Processes.children(master)].each { |pid| note_memory(pid) }
     end
 
     def note_zombies(found)
-      @zombies = found.to_h { |pid| [pid, @zombies.fetch(pid, Soak.now)] }
-      @zombies.select { |_, since| since && Soak.now - since > ZOMBIE }.each_key do |pid|
+      @zombies = found.to_h { |pid| [pid, @zombies.fetch(pid, Bench.now)] }
+      @zombies.select { |_, since| since && Bench.now - since > ZOMBIE }.each_key do |pid|
         @record.finding("a zombie that the master does not collect: #{pid}")
         @zombies[pid] = false
       end
@@ -102,8 +98,8 @@ module Soak
       return unless title.start_with?("fastrack ")
 
       bytes = Processes.memory(pid)
-      one = @memory[pid] ||= Memory.new("#{title} (pid #{pid})", Soak.now, nil, 0)
-      one.base ||= bytes if Soak.now - one.since > GROWN_UP
+      one = @memory[pid] ||= Memory.new("#{title} (pid #{pid})", Bench.now, nil, 0)
+      one.base ||= bytes if Bench.now - one.since > GROWN_UP
       one.most = [one.most, bytes].max
     end
 
