@@ -3,6 +3,7 @@
 require_relative "error"
 require_relative "listener/address"
 require_relative "process/safe_file"
+require_relative "process/user_folder"
 
 module Fastrack
   # The proxy: a process of its own that faces the clients of all ports, for TLS, HTTP/2, files and compression. It asks the workers over a
@@ -10,10 +11,6 @@ module Fastrack
   module Proxy
     # Names the socket to a new master (USR2).
     VARIABLE = "FASTRACK_PROXY"
-
-    # Folders of the socket, by its owner. TMPDIR is not used: an old and a new master's may differ.
-    ROOTS = "/run/fastrack"
-    PARENT = "/tmp"
 
     # Only the proxy may connect: the workers believe what it says of its clients.
     MODE = 0o600
@@ -25,7 +22,7 @@ module Fastrack
       # @param configuration [Configuration]
       # @return [Address] of the workers, for the proxy
       def inner_address(configuration)
-        @path ||= ENV.delete(VARIABLE) || "#{folder(user(configuration))}/#{Process.pid}.proxy"
+        @path ||= ENV.delete(VARIABLE) || "#{UserFolder.of(user(configuration)&.uid || Process.euid)}/#{Process.pid}.proxy"
         InnerAddress.new(path: @path, mode: MODE, uid: user(configuration)&.uid || Process.euid)
       end
 
@@ -47,13 +44,6 @@ module Fastrack
                           elsif configuration.proxy? && listener.tcp? then :edge
                           end
         end
-      end
-
-      private
-
-      def folder(user)
-        uid = user&.uid || Process.euid
-        uid.zero? ? ROOTS : "#{PARENT}/fastrack-#{uid}"
       end
     end
 
@@ -79,8 +69,7 @@ module Fastrack
 
       def make_folder(folder)
         SafeFile.at(path) { Dir.mkdir(folder, 0o700) && own(folder) } unless File.exist?(folder)
-        found = File.lstat(folder)
-        return if found.directory? && found.uid == @uid && (found.mode & 0o077).zero?
+        return if UserFolder.own?(folder, @uid)
 
         raise ListenError, "cannot listen on #{path}: #{folder} must be a folder of this user's alone"
       end

@@ -8,8 +8,8 @@ RSpec.describe "The folder for monitors without a place of their own", linux: "i
   let(:folder) { File.join(@dir, "fastrack-#{Process.euid}") }
 
   before do
-    stub_const("Fastrack::DefaultControlSocket::PARENT", @dir)
-    stub_const("Fastrack::DefaultControlSocket::ROOTS", folder)
+    stub_const("Fastrack::UserFolder::PARENT", @dir)
+    stub_const("Fastrack::UserFolder::ROOTS", folder)
   end
 
   it "is made for the server's user alone, and has a name for each master" do

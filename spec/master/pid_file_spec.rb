@@ -51,7 +51,7 @@ RSpec.describe "The pid file", once: "files and processes" do
 
   it "B-faults a process of another user's, which may not be asked, runs" do
     allow(Process).to receive(:kill).with(0, 4711).and_raise(Errno::EPERM)
-    expect(Fastrack::PidFile.running?(4711)).to be(true)
+    expect(Fastrack::ProcStat.exists?(4711)).to be(true)
   end
 
   it "B-faults is of a process that has it locked, or, without locks, of one with a master's title that is older than the file" do

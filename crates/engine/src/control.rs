@@ -43,9 +43,7 @@ pub struct Control {
     requests: Box<[OnceLock<Arc<ActiveRequest>>]>,
     /// How many of these have been made.
     used: AtomicUsize,
-    /// Number of streams.
-    streams: AtomicUsize,
-    /// Whether there may be any.
+    /// Whether responses may become streams.
     has_streams: bool,
     seats: Arc<Seats>,
     app_sockets: AppSockets,
@@ -71,6 +69,8 @@ impl Control {
         let seats = Seats::new(watch, room.seats())?;
         let counters = seats.counters().clone();
         let before = [counters.requests(), counters.get(Count::Dropped)];
+        // A killed worker may have left its number.
+        counters.set(Count::Streaming, 0);
         fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
             flags: AtomicU32::new(0),
@@ -78,7 +78,6 @@ impl Control {
             poller,
             requests: (0..room.threads()).map(|_| OnceLock::new()).collect(),
             used: AtomicUsize::new(0),
-            streams: AtomicUsize::new(0),
             has_streams: room.streams() > 0,
             seats,
             app_sockets: AppSockets::default(),
@@ -225,7 +224,7 @@ impl Control {
 
     /// Number of streams.
     pub fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        self.counters.get(Count::Streaming) as usize
     }
 
     /// The sockets that the application has.
@@ -247,7 +246,6 @@ impl Control {
 
     /// Sets the number of streams. The caller has the reactor's lock.
     pub(crate) fn set_streams(&self, streams: usize) {
-        self.streams.store(streams, Ordering::Relaxed);
         self.counters.set(Count::Streaming, streams as u64);
     }
 

@@ -2,6 +2,7 @@
 
 require_relative "../error"
 require_relative "../process/proc_stat"
+require_relative "../process/user_folder"
 require_relative "../text"
 
 module Fastrack
@@ -40,20 +41,15 @@ module Fastrack
   # The monitor's socket where neither a pid file nor ControlPath names one. The socket is in a folder of the server's user, and its name is
   # the master's pid. So commands that find a server by its directory also reach its monitor.
   module DefaultControlSocket
-    # Root's folder, in which no other user can create files (SafeFile), and the parent of the other users' folders. TMPDIR is not used,
-    # because a command's may differ from the server's.
-    ROOTS = "/run/fastrack"
-    PARENT = "/tmp"
-
     class << self
       # @return [String, nil] this process's socket; nil without a safe folder
-      def path = own?(folder_of(Process.euid)) ? in_folder(Process.euid, Process.pid) : nil
+      def path = UserFolder.own?(UserFolder.of(Process.euid), Process.euid) ? in_folder(Process.euid, Process.pid) : nil
 
       # Makes the folder, and removes the sockets of servers that were killed.
       #
       # @return [String, nil] see #path
       def make
-        folder = folder_of(Process.euid)
+        folder = UserFolder.of(Process.euid)
         Dir.mkdir(folder, 0o700) if File.directory?("/proc/self") && !File.exist?(folder)
         path&.tap { Dir.glob("#{folder}/*.control") { |file| File.unlink(file) unless ProcStat.running?(File.basename(file).to_i) } }
       rescue SystemCallError
@@ -66,22 +62,12 @@ module Fastrack
       def of(pid)
         user = ProcStat.users(pid)[1]
         name = in_folder(user, ProcStat.inner_pid(pid) || pid)
-        [name, "/proc/#{pid}/root#{name}"].find { |path| own?(File.dirname(path), user) && File.socket?(path) } || name
+        [name, "/proc/#{pid}/root#{name}"].find { |path| UserFolder.own?(File.dirname(path), user) && File.socket?(path) } || name
       end
 
       private
 
-      def folder_of(user) = user.zero? ? ROOTS : "#{PARENT}/fastrack-#{user}"
-
-      def in_folder(user, pid) = "#{folder_of(user)}/#{pid}.control"
-
-      # Whether nobody else can have created files in the folder.
-      def own?(folder, user = Process.euid)
-        found = File.lstat(folder)
-        found.directory? && found.uid == user && (found.mode & 0o077).zero?
-      rescue SystemCallError
-        false
-      end
+      def in_folder(user, pid) = "#{UserFolder.of(user)}/#{pid}.control"
     end
   end
 end

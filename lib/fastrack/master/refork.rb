@@ -75,7 +75,7 @@ module Fastrack
 
     # @return [Float, nil] monotonic seconds when #step or #due? has something to do
     def due_at
-      begun? ? @trial&.due_at : [@auto&.due_at, @mold ? @look_at : (@saving.due_at unless hopeless)].compact.min
+      begun? ? @trial&.due_at : [@auto&.due_at, @mold ? @look_at : (@saving.due_at unless @auto || hopeless)].compact.min
     end
 
     # @return [Integer, nil] bytes that a refork would save; nil if unknown, and where a refork has been or cannot be
@@ -87,7 +87,7 @@ module Fastrack
     # @return [Boolean] whether a new generation is to begin
     def step(generation, now, kept = [])
       give_up_mold(forbidden, :info) if forbidden && (begun? || @mold)
-      @saving.step(now, tell: @auto.nil?) unless begun? || @mold || hopeless
+      @saving.step(now) unless @auto || begun? || @mold || hopeless
       # Stops molds of failed or earlier reforks.
       kept = [*kept, @workers.mold, @candidate, @trial&.mold]
       @workers.all_but_first.each { |handle| handle.stop if handle.mold? && !kept.include?(handle) }

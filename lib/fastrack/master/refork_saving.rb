@@ -6,7 +6,7 @@ require_relative "auto_refork"
 require_relative "own_memory"
 
 module Fastrack
-  # The memory that a refork would save, while there is no mold: private memory that the workers would share. A refork saves all of it at first.
+  # The memory that a refork would save, while there is no mold and no AutoRefork: private memory that the workers would share. A refork saves all of it at first.
   # Pages that workers write to later, as in full GCs, are private again.
   #
   # The mold keeps its memory. Each worker keeps as much private memory as a worker has that has just booted.
@@ -27,14 +27,13 @@ module Fastrack
     def due_at = @own.due_at
 
     # @param now [Float] monotonic seconds
-    # @param tell [Boolean] whether to log it once
-    def step(now, tell:)
+    def step(now)
       @fresh ||= fresh
       return unless @own.settled?(now) && @fresh
 
       sizes = @workers.each.select(&:serving?).filter_map(&:memory).map { |memory| [memory.private - @fresh, 0].max }
       @bytes = sizes.sum - sizes.max.to_i
-      say(sizes.size) if tell
+      say(sizes.size)
     end
 
     # The workers are others now.

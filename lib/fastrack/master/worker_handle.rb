@@ -319,7 +319,7 @@ module Fastrack
       exited(status, now) if pid
     rescue Errno::ECHILD
       # A part of the app waits for all children, and was faster. On macOS workers are children of their mold.
-      exited(nil, now) unless @elsewhere && runs?
+      exited(nil, now) unless @elsewhere && ProcStat.exists?(@pid)
     end
 
     # Called where the master does not become the parent of this process.
@@ -338,15 +338,6 @@ module Fastrack
     end
 
     private
-
-    def runs?
-      Process.kill(0, @pid)
-      true
-    rescue Errno::EPERM
-      true
-    rescue Errno::ESRCH
-      false
-    end
 
     def exited(status, now)
       # The worker's last message may be unread.

@@ -40,24 +40,13 @@ module Fastrack
     # @return [Integer, nil] nil if the file does not begin with a number
     def self.number(file) = Integer(file.read(64), 10, exception: false)
 
-    # @return [Boolean]
-    def self.running?(pid)
-      Process.kill(0, pid)
-      true
-    rescue Errno::ESRCH, RangeError
-      false
-    rescue SystemCallError
-      # The process belongs to another user.
-      true
-    end
-
     # @return [Integer, nil] pid of the master that owns the file. The master has the file locked. Where the file system has no locks, a
     #   process counts that has a master's title, is older than the file, and belongs to the file's owner. The number alone is not enough,
     #   because pids are used again.
     def self.owner(path)
       look(path) do |file|
         pid = number(file)
-        pid if pid&.positive? && running?(pid) && (locked_by?(pid, file) || titled?(pid, file))
+        pid if pid&.positive? && ProcStat.exists?(pid) && (locked_by?(pid, file) || titled?(pid, file))
       end
     end
 
@@ -182,7 +171,7 @@ module Fastrack
       raise Errno::EEXIST unless File.identical?(old, path)
 
       owner = self.class.number(old)
-      gone = owner.nil? || owner == Process.pid || !owner.positive? || !self.class.running?(owner) || self.class.reused?(owner, old.mtime)
+      gone = owner.nil? || owner == Process.pid || !owner.positive? || !ProcStat.exists?(owner) || self.class.reused?(owner, old.mtime)
       return owner if locked && gone
 
       raise Error, "pid file #{@path} belongs to #{owner ? "process #{owner}" : "a server"}, which is running"

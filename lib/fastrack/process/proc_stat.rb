@@ -53,15 +53,19 @@ module Fastrack
       nil
     end
 
-    # @return [Boolean] false also for a process that has ended and is not reaped
-    def running?(pid)
+    # @return [Boolean] also for a process that has ended and is not reaped
+    def exists?(pid)
       Process.kill(0, pid)
-      of_living(pid)&.first != "Z"
-    rescue Errno::EPERM
       true
-    rescue SystemCallError, RangeError
+    rescue Errno::ESRCH, RangeError
       false
+    rescue SystemCallError
+      # The process belongs to another user.
+      true
     end
+
+    # @return [Boolean] false also for a process that has ended and is not reaped
+    def running?(pid) = exists?(pid) && of_living(pid)&.first != "Z"
 
     def of_living(pid)
       of(pid)

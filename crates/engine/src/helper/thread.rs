@@ -76,7 +76,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let mut events = Events::default();
     // The helper computes for microseconds, and a client may wait for them. It must not wait for a request that has the processor.
     fastrack_sys::take_short_turns();
-    let drive = Drive { shared, control, ending, step: Cell::default() };
+    let drive = Drive { shared, control, ending, step: Cell::default(), watches_connections: Cell::default() };
     let mut tick = Tick::new(shared.baton(), drive);
     let mut rounds = StreamRounds::new(shared, control);
     loop {
@@ -119,6 +119,7 @@ struct Drive<'a> {
     control: &'a Control,
     ending: &'a Ending,
     step: Cell<Step>,
+    watches_connections: Cell<bool>,
 }
 
 impl Work for Drive<'_> {
@@ -168,9 +169,17 @@ impl Work for Drive<'_> {
     }
 
     fn rest(&self) {
-        self.shared.timer().watch_connections(false);
+        self.watch_connections(false);
         self.shared.timer().watch_listeners(false);
         self.shared.app_threads().gvl_usage().set_awaited(false);
+    }
+}
+
+impl Drive<'_> {
+    fn watch_connections(&self, is_wanted: bool) {
+        if self.watches_connections.replace(is_wanted) != is_wanted {
+            self.shared.timer().watch_connections(is_wanted);
+        }
     }
 }
 
@@ -179,7 +188,7 @@ impl Drive<'_> {
     /// With one thread of the application.
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
         reactor.drive(&|| self.shared.baton().epoch() != since, &|_| false);
-        self.shared.timer().watch_connections(true);
+        self.watch_connections(true);
         self.shared.timer().watch_listeners(reactor.may_accept_for_others());
         MAX_EVENT_WAIT
     }
@@ -199,7 +208,7 @@ impl Drive<'_> {
         if is_anybody_there && (control.is_noticed() || is_first_choice(reactor)) {
             app_threads.summon(&mut reactor.threads);
         }
-        shared.timer().watch_connections(!is_anybody_there);
+        self.watch_connections(!is_anybody_there);
         if !is_anybody_there || admits_another {
             app_threads.gvl_usage().set_awaited(false);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fastrack_sys::{Events, Poller, Timer, Waker};
 
-use crate::sync::{AtomicU32, Mutex, Ordering};
+use crate::sync::Mutex;
 
 /// Milliseconds from the leader's step that wakes the helper to the helper's look. The helper notices requests that last longer.
 pub(crate) const FIRST_LOOK: u64 = 1;
@@ -64,8 +64,6 @@ pub(crate) struct HelperTimer {
     /// The timer, the waker and, while they are watched, the connections and the listeners.
     poller: Poller,
     connections: OwnedFd,
-    /// 1 while the connections are watched.
-    watches_connections: AtomicU32,
     /// The leader lets go of the listeners when it stops; the rest of the time the helper has the lock.
     listening: Mutex<Listening>,
 }
@@ -80,14 +78,7 @@ impl HelperTimer {
         poller.set_wanted(&connections, Watched::Connections as u64, false)?;
         let sources = listeners.into_iter().map(|source| -> Arc<dyn Source> { source }).collect();
         let listening = Mutex::new(Listening { sources, is_watched: false });
-        Ok(HelperTimer {
-            timer,
-            waker,
-            poller,
-            connections,
-            watches_connections: AtomicU32::new(0),
-            listening,
-        })
+        Ok(HelperTimer { timer, waker, poller, connections, listening })
     }
 
     /// The descriptors that a forked child inherits.
@@ -137,13 +128,8 @@ impl HelperTimer {
         Some(())
     }
 
-    /// Watches the connections from now on, or ignores them.
+    /// Watches the connections from now on, or ignores them. One system call.
     pub fn watch_connections(&self, is_wanted: bool) {
-        let number = u32::from(is_wanted);
-        if self.watches_connections.load(Ordering::Relaxed) == number {
-            return;
-        }
-        self.watches_connections.store(number, Ordering::Relaxed);
         // It cannot fail; and if it did there would be the next look.
         let _ = self.poller.set_wanted(&self.connections, Watched::Connections as u64, is_wanted);
     }
