@@ -69,8 +69,6 @@ impl Control {
         let seats = Seats::new(watch, room.seats())?;
         let counters = seats.counters().clone();
         let before = [counters.requests(), counters.get(Count::Dropped)];
-        // A killed worker may have left its number.
-        counters.set(Count::Streaming, 0);
         fds.into_iter().for_each(|fd| inherited.insert(fd));
         Ok(Control {
             flags: AtomicU32::new(0),

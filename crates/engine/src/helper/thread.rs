@@ -76,7 +76,8 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let mut events = Events::default();
     // The helper computes for microseconds, and a client may wait for them. It must not wait for a request that has the processor.
     fastrack_sys::take_short_turns();
-    let drive = Drive { shared, control, ending, step: Cell::default(), watches_connections: Cell::default() };
+    let drive =
+        Drive { shared, control, ending, step: Cell::default(), watches_connections: Cell::default() };
     let mut tick = Tick::new(shared.baton(), drive);
     let mut rounds = StreamRounds::new(shared, control);
     loop {
