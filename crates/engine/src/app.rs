@@ -71,9 +71,9 @@ pub trait App {
         false
     }
 
-    /// The stream of the thread with this number is to end: ends the application's wait for more of the body. The thread may have gone on
-    /// since: see [`Control::stream_end`](crate::Control::stream_end). The engine asks again while the stream lasts. Only the first thread is
-    /// asked.
+    /// The stream of the thread with this number is to end: ends the application's wait for more of the body. The thread may have begun
+    /// something else by now: see [`Control::stream_end`](crate::Control::stream_end). The engine repeats the call while the stream lasts.
+    /// Only the first thread is called.
     fn interrupt(&mut self, _thread: usize) {}
 
     /// Logs one line.

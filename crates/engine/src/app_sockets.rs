@@ -1,6 +1,7 @@
-//! The sockets of clients that the application has (Rack's hijack, and bodies that write themselves), as far as they are open.
+//! Sockets of clients that the application has taken over (Rack's hijack, bodies that write themselves), as long as they are open.
 //!
-//! The application closes them without a word to the engine. So each look asks the kernel whether a descriptor still is the same socket's.
+//! The application closes these sockets without a word to the engine. So the engine asks the kernel whether a descriptor still is the same
+//! socket's.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -8,18 +9,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_sys::{borrow_fd, shutdown_both, socket_inode};
 
-/// Number of sockets up to which nobody looks which of them are closed.
+/// Number of sockets from which on closed ones are looked for.
 const FEW: usize = 64;
 
-/// All of it is called with the application's lock, so that a forked child finds the mutex free.
+/// All methods are called with the application's lock, so that a forked child finds the mutex free.
 #[derive(Debug, Default)]
 pub(crate) struct AppSockets(Mutex<Sockets>);
 
 #[derive(Debug, Default)]
 struct Sockets {
-    /// The oldest one first.
+    /// Open sockets, the oldest one first.
     open: VecDeque<AppSocket>,
-    /// Those that were shut down. The application has yet to close them.
+    /// Sockets that were shut down, and that the application has yet to close.
     ended: Vec<AppSocket>,
     /// Number of sockets at which closed ones are forgotten.
     most: usize,
@@ -51,11 +52,11 @@ impl AppSockets {
         sockets.open.len() + sockets.ended.len()
     }
 
-    /// Shuts down the oldest socket that is open. The application reads its end, and closes it. False if there is none.
+    /// Shuts down the oldest open socket. The application reads the end, and closes the socket. Returns false if there is no socket.
     pub fn end_one(&self) -> bool {
         let mut sockets = self.lock();
         while let Some(socket) = sockets.open.pop_front() {
-            // It fails if the client was faster.
+            // The shutdown fails if the client has closed the connection.
             if socket.with(|fd| drop(shutdown_both(fd))).is_some() {
                 sockets.ended.push(socket);
                 return true;

@@ -39,9 +39,9 @@ pub struct Control {
     flags: AtomicU32,
     baton: Arc<Baton>,
     poller: RawFd,
-    /// One for each thread of the application, by its number. They are made when a thread needs them.
+    /// The requests of each thread of the application, by the thread's number. Each is made when its thread needs it.
     requests: Box<[OnceLock<Arc<ActiveRequest>>]>,
-    /// How many of these have been made.
+    /// The number of requests above that have been made.
     used: AtomicUsize,
     /// Whether responses may become streams.
     has_streams: bool,
@@ -230,13 +230,13 @@ impl Control {
         &self.app_sockets
     }
 
-    /// Number of clients' sockets that the application has taken over, and has not closed. Call it with the application's lock.
+    /// Number of clients' sockets that the application has taken over, and has not closed. Called with the application's lock.
     pub fn sockets(&self) -> usize {
         self.app_sockets.count()
     }
 
-    /// Ends one connection of a worker that is about to end: has a stream end, or else shuts down the oldest socket that the application
-    /// has taken over. False if all were told. Call it with the application's lock.
+    /// Ends one connection of a worker that is about to end: a stream or, if there is none, the oldest socket that the application has
+    /// taken over. Returns false if all were told to end. Called with the application's lock.
     pub fn end_one(&self) -> bool {
         let ends_stream = || self.all_requests().any(|request| request.end_stream());
         !self.is_closed() && (ends_stream() || self.app_sockets.end_one())
@@ -252,14 +252,15 @@ impl Control {
         &self.counters
     }
 
-    /// A thread's current request mostly waits, as the application says: it holds no seat from now on, if there is room for a stream.
+    /// The application says that a thread's current request mostly waits. From now on the request holds no seat, if there is room for a
+    /// stream.
     pub fn mark_io_bound(&self, thread: usize) {
         if !self.is_closed() && self.has_streams {
             self.find_request(thread).into_iter().for_each(|request| request.set_io_bound());
         }
     }
 
-    /// Why a thread's stream is to end, if it is. The application calls this as [`is_client_gone`](Self::is_client_gone).
+    /// Why a thread's stream is to end; None if it is not. The application calls this as [`is_client_gone`](Self::is_client_gone).
     pub fn stream_end(&self, thread: usize) -> Option<StreamEnd> {
         self.find_request(thread)?.stream_end(monotonic_millis())
     }

@@ -61,7 +61,7 @@ pub struct Settings {
     pub decode_path: bool,
     /// The ids of the listeners in the shared queue, followed by the ids of closed listeners with open connections.
     pub listeners: Vec<u64>,
-    /// The index of the listener whose clients are the server's own proxy: there a field of the request tells of its client.
+    /// The index of the listener whose clients are the server's own proxy. On that listener a field of the request names the client.
     pub proxy_listener: Option<usize>,
     /// The access log; None is no log.
     pub access_log: Option<AccessLogSettings>,

@@ -1,5 +1,5 @@
-//! The activity of one thread of the application in its request: it uses the application's lock (Ruby's GVL), or waits for something
-//! else.
+//! The activity of one thread of the application in its request: the thread uses the application's lock (Ruby's GVL), or waits for
+//! something else.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ enum Doing {
 pub struct Activity {
     /// A [`Doing`].
     doing: AtomicU8,
-    /// Whether its response is a stream, which uses the lock as a request does, and earns nothing by waiting.
+    /// Whether the thread's response is a stream. A stream uses the lock as a request does, and earns no credit by waiting.
     is_stream: AtomicBool,
     /// The thread's id as a number. 0 for none.
     thread: AtomicU64,
@@ -37,8 +37,8 @@ impl Activity {
         Activity { usage, ..Activity::default() }
     }
 
-    /// The thread begins or ends to wait for something else than the application's lock. Only that thread calls it. It takes no lock and
-    /// no memory.
+    /// Called by the thread itself, when it begins or ends to wait for something else than the application's lock. Takes no lock and no
+    /// memory.
     pub fn set_waiting(&self, waits: bool) {
         self.set_waiting_by(&SystemClock, waits);
     }
@@ -77,13 +77,13 @@ impl Activity {
         self.thread.store(ThreadId::current().map_or(0, ThreadId::number), Ordering::Release);
     }
 
-    /// The thread ends to run the engine.
+    /// The thread stops running the engine.
     pub(crate) fn end(&self) {
         self.end_request(&SystemClock);
         self.thread.store(0, Ordering::Release);
     }
 
-    /// The thread, which has the lock, begins a request.
+    /// The thread begins a request. It has the lock.
     pub(crate) fn begin_request(&self, clock: &impl Clock) {
         self.change(Doing::UsesLock, clock);
     }
@@ -131,7 +131,7 @@ mod tests {
             one.begin_request(&clock);
             other.begin_request(&clock);
             other.set_waiting_by(&clock, true);
-            // Said twice.
+            // A repeated report changes nothing.
             (0..2).for_each(|_| one.set_waiting_by(&clock, waits));
             assert_eq!(is_free(), waits);
             one.end_request(&clock);

@@ -15,22 +15,22 @@ use super::{Activity, GvlUsage, Room};
 use crate::clock::{Clock, SystemClock};
 use crate::sync::Arc;
 
-/// Wait for another request where the application reports no GVL events (Ruby 3.1), in microseconds. The request begins if the threads of
-/// all others sleep at that moment.
+/// Time from one request to the next where the application reports no GVL events (Ruby 3.1), in microseconds. The next request begins if
+/// the threads of all others sleep at that moment.
 const WAIT_WITHOUT_GVL_EVENTS: u64 = 3_000;
 
 #[derive(Debug)]
 struct Sleeper {
     waker: Waker,
-    /// It watches the waker only, which need not be read then.
+    /// The poller of a sleeping thread. It has only the waker, which need not be read then.
     poller: Poller,
 }
 
 #[derive(Debug)]
 pub(crate) struct AppThreads<C = SystemClock> {
-    /// One for each seat. Empty with a single thread, which leads whenever it runs the engine, and never sleeps.
+    /// A place to sleep for each seat. Empty with a single thread, which leads whenever it runs the engine, and never sleeps.
     sleepers: Box<[Sleeper]>,
-    /// By the numbers of threads. They are made when a thread needs them.
+    /// Activities by the numbers of threads. Each is made when its thread needs it.
     activities: Box<[OnceLock<Arc<Activity>>]>,
     room: Room,
     clock: C,
@@ -42,7 +42,7 @@ pub(crate) struct AppThreads<C = SystemClock> {
 pub(crate) enum Turn {
     Lead,
     Sleep,
-    /// It returns from the engine.
+    /// The thread returns from the engine.
     Leave,
 }
 
@@ -106,7 +106,7 @@ impl<C: Clock> AppThreads<C> {
         self.wake_main_if_quiet(threads);
     }
 
-    /// Wakes the main thread if no thread leads or has a request, and none may lead.
+    /// Wakes the main thread if no thread has a request, and none leads or may lead.
     fn wake_main_if_quiet(&self, threads: &Threads) {
         if threads.is_quiet() {
             self.wake(MAIN);
@@ -147,8 +147,8 @@ impl<C: Clock> AppThreads<C> {
         threads.begin_request();
     }
 
-    /// The thread in this seat has answered its request. None if another thread leads. Else this thread leads, and the result says whether
-    /// it may begin another request without being in the way of the requests in progress.
+    /// The thread in this seat has answered its request. Returns None if another thread leads. Otherwise this thread leads, and the result
+    /// says whether another request may begin without being in the way of the requests in progress.
     pub fn end_request(&self, threads: &mut Threads, thread: usize, number: usize) -> Option<bool> {
         self.activity(number).end_request(&self.clock);
         threads.end_request();
@@ -164,13 +164,15 @@ impl<C: Clock> AppThreads<C> {
         Some(!is_in_the_way)
     }
 
-    /// Whether a thread with a request computes, or waits for a processor. Streams are not asked: a system call each would take too long.
+    /// Whether a thread with a request computes, or waits for a processor. Threads with streams are not checked, because each check is a
+    /// system call.
     fn is_any_runnable(&self) -> bool {
         let mut activities = self.activities.iter().filter_map(OnceLock::get);
         activities.any(|activity| activity.is_in_request() && !activity.is_stream() && activity.is_runnable())
     }
 
-    /// The leader, which has nothing to do, goes to sleep while other threads have requests. False if they are done by now.
+    /// Called by a leader that has nothing to do while other threads have requests: the leader goes to sleep. Returns false if the requests
+    /// are done by now.
     pub fn sleep_while_others_serve(&self, threads: &mut Threads, thread: usize) -> bool {
         let sleeps = !(threads.is_open && threads.is_idle());
         if sleeps {
@@ -186,7 +188,7 @@ impl<C: Clock> AppThreads<C> {
         self.wake_main_if_quiet(threads);
     }
 
-    /// The thread returns from the engine, though there may be requests.
+    /// The thread returns from the engine, even if there are requests.
     pub fn exit_engine(&self, threads: &mut Threads, thread: usize) {
         if threads.exit_engine(thread) {
             self.summon_one(threads);
@@ -194,7 +196,7 @@ impl<C: Clock> AppThreads<C> {
         self.wake_main_if_quiet(threads);
     }
 
-    /// Sleeps until the thread is woken, a signal comes, or `millis` milliseconds are over. It needs no lock. Nobody wakes a single thread,
+    /// Sleeps until the thread is woken, a signal comes, or `millis` milliseconds are over. Needs no lock. Nobody wakes a single thread,
     /// which waits here for the end of the process.
     pub fn sleep(&self, thread: usize, events: &mut Events, millis: Option<u64>) {
         let slept =
@@ -216,13 +218,13 @@ impl<C: Clock> AppThreads<C> {
         }
     }
 
-    /// The thread has ended its stream. Returns the seat that it gets; None if it is to leave.
+    /// The thread has ended its stream. Returns the seat that the thread gets; None if the thread is to leave.
     pub fn end_stream(&self, threads: &mut Threads, number: usize) -> Option<usize> {
         self.activity(number).end_request(&self.clock);
         threads.end_stream(number)
     }
 
-    /// Has the main thread start those threads that are missing.
+    /// Has the main thread start the threads that are missing.
     pub fn order_missing(&self, threads: &mut Threads) {
         let missing = threads.missing();
         if missing > 0 && threads.is_open {
@@ -254,14 +256,14 @@ impl<C: Clock> AppThreads<C> {
             }
     }
 
-    /// Time until [another request](Self::admits_another) may begin, in microseconds. `u64::MAX` while a request uses the application's lock:
-    /// a timer wakes the helper later. None where the application reports no GVL events.
+    /// Time until [another request](Self::admits_another) may begin, in microseconds. `u64::MAX` while a request uses the application's
+    /// lock: a timer wakes the helper later. None where the application reports no GVL events.
     pub fn time_until_admission(&self) -> Option<u64> {
         let will_wake = self.gvl_usage.set_awaited(true);
         will_wake.then(|| self.gvl_usage.time_until_credit(self.clock.micros()).unwrap_or(u64::MAX))
     }
 
-    /// Wakes a thread to lead, unless one leads by now. Whether a thread leads or will lead.
+    /// Wakes a thread to lead, unless one leads by now. Returns whether a thread leads or will lead.
     pub fn summon(&self, threads: &mut Threads) -> bool {
         !threads.is_lead_free() || self.summon_one(threads)
     }

@@ -12,7 +12,7 @@
 use super::{Room, Streams};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// The seat, and the number, of the thread that runs the engine first. It decides when the engine stops.
+/// The seat and the number of the thread that runs the engine first. This thread decides when the engine stops.
 pub(crate) const MAIN: usize = 0;
 
 /// A range of bits of the baton.
@@ -23,11 +23,12 @@ struct Field {
 
 /// The seat of the thread that leads, plus 1. 0 for none.
 const LEADER: Field = Field { shift: 0, bits: 8 };
-/// Number of threads that have requests. A single thread, which keeps the lead, is not counted, nor are streams.
+/// Number of threads that have requests. A single thread, which keeps the lead, does not count. Streams do not count either.
 const SERVING: Field = Field { shift: 8, bits: 8 };
-/// Number of threads without the lead that have answered a request, and want the reactor. All streams may end at a time.
+/// Number of threads without the lead that have answered a request, and want the reactor. The field has room for all streams, which may end
+/// at the same time.
 const RETURNING: Field = Field { shift: 16, bits: 11 };
-/// 1 while the helper drives, or a thread that forks keeps it from that.
+/// 1 while the helper drives, or while a thread that forks keeps the helper from driving.
 const HELPER: Field = Field { shift: 27, bits: 1 };
 /// 1 while the helper sleeps until the leader's next step.
 const ASLEEP: Field = Field { shift: 28, bits: 1 };
@@ -62,7 +63,7 @@ impl Baton {
         !is_busy(self.epoch()) && self.advance(1)
     }
 
-    /// The busy thread makes a step. Whether the helper [sleeps](Self::fall_asleep).
+    /// The busy thread makes a step. Returns whether the helper [sleeps](Self::fall_asleep).
     #[inline]
     pub fn step(&self) -> bool {
         self.advance(2)
@@ -90,17 +91,18 @@ impl Baton {
 
     // --- the helper, and threads that fork
 
-    /// Lets the helper drive, or a thread fork while the helper does not drive, until the result is dropped. None while another one does
-    /// either.
+    /// Gives the right to drive: to the helper, or to a thread that forks while the helper must not drive. The right ends when the result
+    /// is dropped. None while another thread has it.
     pub fn drive(&self) -> Option<Driving<'_>> {
         let drive = |number| (HELPER.of(number) == 0).then_some(number + HELPER.with(1));
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, drive).is_ok().then(|| Driving(self))
     }
 
-    /// The helper sleeps until the leader's next step. False if the leader has made one since this epoch: then the helper stays awake.
+    /// The helper sleeps until the leader's next step. Returns false if the leader has made a step since this epoch: then the helper stays
+    /// awake.
     ///
-    /// One operation sees the step and says that the helper sleeps, and another one makes the step and sees that. So one of both
-    /// threads always knows of the other.
+    /// The helper sees the leader's step, and says that it sleeps, in one operation. The leader makes a step, and sees that the helper
+    /// sleeps, in one operation. So one of the two always knows of the other.
     pub fn fall_asleep(&self, since: u64) -> bool {
         let sleep = |number| (EPOCH.of(number) == since).then_some(ASLEEP.cleared(number) + ASLEEP.with(1));
         self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, sleep).is_ok()
@@ -128,13 +130,13 @@ impl Baton {
         RETURNING.of(self.0.load(Ordering::Relaxed)) > 0
     }
 
-    /// The thread that leads. Only the lock's owner knows it for sure.
+    /// The seat of the thread that leads. Only the owner of the reactor's lock knows it for sure.
     pub fn leader(&self) -> Option<usize> {
         (LEADER.of(self.0.load(Ordering::Relaxed)) as usize).checked_sub(1)
     }
 
     fn change(&self, change: impl Fn(u64) -> u64) {
-        // It always succeeds. Without the lock nobody relies on the order of these changes.
+        // The change always succeeds. Without the lock nobody relies on the order of these changes.
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |number| Some(change(number)));
     }
 }
@@ -168,13 +170,13 @@ pub(crate) struct Threads {
     baton: Arc<Baton>,
     /// Whether threads may lead.
     pub is_open: bool,
-    /// Whether threads other than the main one are to return.
+    /// Whether all threads but the main one are to return.
     pub is_over: bool,
     room: Room,
-    /// The threads that run the engine and have no stream: the number of each, by its seat.
+    /// The threads that run the engine and have no stream: the number of each thread, by its seat.
     seats: Vec<Option<usize>>,
     pub streams: Streams,
-    /// The seats of threads that sleep. The last one to fall asleep is the first one to be woken: its memory is in the caches.
+    /// The seats of threads that sleep. The last thread to fall asleep is woken first, because its memory is in the caches.
     sleepers: Vec<usize>,
     /// The thread that was woken to lead, until it leads.
     summoned: Option<usize>,
@@ -197,7 +199,7 @@ impl Threads {
         }
     }
 
-    /// A thread other than the main one begins to run the engine. Returns its seat and number. None if no seat is free.
+    /// A thread other than the main one begins to run the engine. Returns the thread's seat and number. None if no seat is free.
     pub fn enter(&mut self) -> Option<(usize, usize)> {
         let seat = self.free_seat()?;
         let number = self.streams.take_number()?;
@@ -210,7 +212,7 @@ impl Threads {
         (1..self.seats.len()).find(|seat| self.seats[*seat].is_none())
     }
 
-    /// The thread exits the engine. Whether another thread is to be summoned.
+    /// The thread exits the engine. Returns whether another thread is to be summoned.
     pub fn exit_engine(&mut self, thread: usize) -> bool {
         self.wake_up(thread);
         self.release_lead(thread);
@@ -221,7 +223,7 @@ impl Threads {
         self.baton.leader().is_none() && (self.is_idle() || was_summoned)
     }
 
-    /// The thread takes the lead if threads may lead, and none does. Whether it leads.
+    /// The thread takes the lead if threads may lead, and none does. Returns whether the thread leads.
     pub fn lead(&mut self, thread: usize) -> bool {
         let leads = self.is_open && self.baton.leader().is_none() && self.has_room();
         if leads {
@@ -230,7 +232,7 @@ impl Threads {
         leads
     }
 
-    /// The thread releases the lead, if it has it.
+    /// The thread releases the lead, if it has the lead.
     pub fn release_lead(&mut self, thread: usize) {
         if self.baton.leader() == Some(thread) {
             self.baton.change(|number| LEADER.cleared(number));
@@ -247,7 +249,7 @@ impl Threads {
         self.baton.change(|number| number - SERVING.with(1));
     }
 
-    /// Whether another request may begin, by their number.
+    /// Whether the number of requests allows another request.
     pub fn has_room(&self) -> bool {
         self.baton.serving() < self.room.requests()
     }
@@ -265,7 +267,7 @@ impl Threads {
         }
     }
 
-    /// The stream of the thread with this number is over. Returns the seat that the thread gets; None if it is to leave.
+    /// The stream of the thread with this number is over. Returns the seat that the thread gets; None if the thread is to leave.
     pub fn end_stream(&mut self, number: usize) -> Option<usize> {
         self.streams.end(number);
         let seat = self.free_seat();
@@ -276,7 +278,7 @@ impl Threads {
         seat
     }
 
-    /// Number of threads to be started, so that there is one for each request that may be in progress.
+    /// Number of threads to be started, so that there is a thread for each request that may be in progress.
     pub fn missing(&self) -> usize {
         match self.room.streams() {
             0 => 0,
@@ -301,7 +303,7 @@ impl Threads {
         self.summoned.take_if(|summoned| *summoned == thread);
     }
 
-    /// Chooses the thread to be woken, which then leads. None if no thread sleeps, or none may lead.
+    /// Chooses the thread to be woken, which then leads. None if no thread sleeps or may lead.
     pub fn summon(&mut self) -> Option<usize> {
         if self.is_open {
             self.summoned = self.sleepers.pop();
@@ -310,7 +312,7 @@ impl Threads {
         None
     }
 
-    /// Takes all threads that sleep, to be woken.
+    /// Takes all sleeping threads off the list. The caller wakes them.
     pub fn take_sleepers(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.sleepers)
     }

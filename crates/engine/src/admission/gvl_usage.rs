@@ -1,5 +1,5 @@
-//! How the requests of a worker use the application's lock (Ruby's GVL). Idle time of the lock earns a credit, use of the lock spends it. A
-//! worker begins another request beside those in progress when the credit is large enough.
+//! How the requests of a worker use the application's lock (Ruby's GVL). Idle time of the lock earns a credit. Use of the lock spends the
+//! credit. A worker begins another request beside those in progress when the credit is large enough.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
@@ -12,10 +12,10 @@ pub(crate) const CREDIT_NEEDED: u64 = 30_000;
 /// Largest credit, in microseconds.
 const CREDIT_CAP: u64 = 60_000;
 
-/// The use of the lock at one moment. It fits into 64 bits, so that all threads see the same.
+/// The use of the lock at one moment. The value fits into 64 bits, so that all threads see the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Usage {
-    /// Whether the application reports GVL events. With Ruby 3.1 it never does.
+    /// Whether the application reports GVL events. Ruby 3.1 has none.
     reports_gvl_events: bool,
     /// Whether the helper waits for enough credit.
     is_awaited: bool,
@@ -41,7 +41,7 @@ const LATEST: u32 = (1 << TIME_BITS) - 1;
 const REPORTS: u64 = 1 << 62;
 const AWAITED: u64 = 1 << 63;
 
-/// Longest step back in time, in microseconds: another thread has read the clock before.
+/// Longest step back in time, in microseconds: another thread may have read the clock before this one.
 const DISORDER: u32 = 1_000_000;
 
 impl Usage {
@@ -109,7 +109,8 @@ impl Usage {
 pub(crate) struct GvlUsage {
     /// A [`Usage`].
     used: AtomicU64,
-    /// Wakes the helper at `due`, in microseconds, when the credit may be large enough. It is set while the helper waits for that.
+    /// Wakes the helper at `due`, in microseconds, when the credit may be large enough. The timer is set only while the helper waits for
+    /// the credit.
     timer: OnceLock<Timer>,
     due: AtomicU64,
 }
@@ -138,13 +139,13 @@ impl GvlUsage {
         }
     }
 
-    /// Sets the timer, unless it fires soon enough. The timer of an earlier wait is not stopped: a system call takes longer than many
-    /// waits.
+    /// Sets the timer, unless the timer fires soon enough. Nobody stops the timer of an earlier wait, because a system call takes longer
+    /// than many waits.
     fn wake_helper_in(&self, now: u64, micros: u64) {
         let due = self.due.load(Ordering::Relaxed);
         if !(now < due && due <= now + micros) {
             self.due.store(now + micros, Ordering::Relaxed);
-            // It cannot fail for such times.
+            // Setting the timer cannot fail for such times.
             let _ = self.timer.get().map(|timer| timer.set(Duration::from_micros(micros.max(1))));
         }
     }
@@ -170,7 +171,7 @@ impl GvlUsage {
 
     /// From now on this timer wakes the helper.
     pub fn wake_by(&self, timer: Timer) {
-        // It is set once.
+        // The timer is set once.
         let _ = self.timer.set(timer);
     }
 
@@ -178,7 +179,7 @@ impl GvlUsage {
         self.timer.get()
     }
 
-    /// Says whether the helper is to be woken when the credit is large enough. Whether it will be.
+    /// Says whether the helper is to be woken when the credit is large enough. Returns whether the helper will be woken.
     pub fn set_awaited(&self, is_awaited: bool) -> bool {
         let before = match is_awaited {
             true => self.used.fetch_or(AWAITED, Ordering::SeqCst),

@@ -4,8 +4,8 @@ use crate::scoreboard::{MAX_STREAMS, MAX_THREADS};
 
 /// The numbers of requests, streams and threads that a worker may have.
 ///
-/// Without streams the main thread answers requests, as one of the threads. With streams it answers none, so that no stream keeps it: it
-/// starts threads, interrupts streams whose clients are gone, and stops the worker.
+/// Without streams the main thread answers requests, as one of the threads. With streams the main thread answers none, so that no stream
+/// keeps it: it starts threads, interrupts streams whose clients are gone, and stops the worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     requests: usize,
@@ -27,8 +27,8 @@ impl Room {
         self.streams
     }
 
-    /// Number of seats: one for each thread that has a request or waits for one, and the main thread's. A thread whose stream is over
-    /// stays for the next stream if there is a seat for it, so that streams that follow each other start no threads.
+    /// Number of seats: one for each thread that has a request or waits for one, and one for the main thread. A thread whose stream is over
+    /// keeps running if a seat is free, so that streams that follow each other start no threads.
     pub fn seats(self) -> usize {
         match self.streams {
             0 => self.requests,

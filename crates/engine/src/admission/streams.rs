@@ -3,7 +3,7 @@
 use super::baton::MAIN;
 use super::Room;
 
-/// Orders to the main thread. It alone starts threads and interrupts them.
+/// Orders to the main thread, which alone starts and interrupts threads.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     /// Number of threads to be started.
@@ -40,7 +40,7 @@ impl Streams {
         Streams { most: room.streams(), threads, numbers, orders, starting: 0 }
     }
 
-    /// A number for a thread: the lowest that is free. There is one for each seat and stream.
+    /// The lowest free number for a thread. There is a number for each seat and each stream.
     pub(super) fn take_number(&mut self) -> Option<usize> {
         let number = self.numbers.iter().position(|is_taken| !is_taken)?;
         self.numbers[number] = true;
@@ -80,7 +80,7 @@ impl Streams {
         self.starting += threads;
     }
 
-    /// An ordered thread runs the engine, or cannot be started.
+    /// A thread that was ordered runs the engine, or cannot be started.
     pub fn settle_start(&mut self) {
         self.starting = self.starting.saturating_sub(1);
     }

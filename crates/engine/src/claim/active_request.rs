@@ -62,7 +62,7 @@ const IO_BOUND: u64 = 1 << 7;
 /// The bit at which the request's number begins.
 const NUMBER: u32 = 8;
 
-/// Bits of the request's number that are the seat's.
+/// Bits of the request's number that have the seat.
 const SEAT: u32 = 7;
 
 impl Claim {
@@ -120,7 +120,7 @@ impl Seats {
         &self.counters
     }
 
-    /// When a request must be done that begins at this time.
+    /// The deadline of a request that begins at this time.
     fn deadline(&self, now: u64) -> u64 {
         if self.timeout == 0 {
             NEVER
@@ -139,15 +139,15 @@ pub(crate) struct ActiveRequest {
     seats: Arc<Seats>,
     /// The seat of the thread. It changes between requests only.
     seat: AtomicUsize,
-    /// In place of the seat's slot, which others get, while the response is a stream.
+    /// The slot while the response is a stream. The seat's slot is another thread's then.
     own_slot: ThreadSlot,
-    /// When the head had left, in milliseconds of the monotonic clock, while the claim has [`FOLLOWS`].
+    /// When the head had left, in milliseconds of the monotonic clock, if the claim has [`FOLLOWS`].
     follows: AtomicU64,
     /// When the stream's time limit is over.
     stream_ends: AtomicU64,
     /// Whether the stream is to end because its worker does.
     is_retired: AtomicBool,
-    /// Whether the connection is not HTTP's any more: then the end of what the client sends says nothing.
+    /// Whether the connection has switched to another protocol. Then the end of the client's input says nothing.
     is_upgrade: AtomicBool,
     /// A [`Claim`], whether it was [`SEIZED`] and other bits, and the request's number.
     claim: AtomicU64,
@@ -190,7 +190,7 @@ impl ActiveRequest {
         self.slot_of(self.claim.load(Ordering::Acquire))
     }
 
-    /// The thread, which has no request, takes this seat.
+    /// The thread takes this seat. It has no request.
     pub fn set_seat(&self, seat: usize) {
         self.seat.store(seat, Ordering::Relaxed);
     }
@@ -212,14 +212,14 @@ impl ActiveRequest {
         self.change(Claim::Begun)
     }
 
-    /// The response has been sent whole, whatever the application does from here on. After [`claim_response`](Self::claim_response).
+    /// The response has been sent whole. [`claim_response`](Self::claim_response) comes before.
     pub fn set_complete(&self) {
         // If the helper has seized the request by now, the response counts as begun.
         self.change(Claim::Complete);
     }
 
-    /// The application is done. False if the helper has seized the request: the client is the helper's, and the caller must not
-    /// go on.
+    /// The application is done. Returns false if the helper has seized the request: then the helper answers the client, and the caller must
+    /// not go on.
     pub fn end(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
@@ -229,7 +229,7 @@ impl ActiveRequest {
         ended
     }
 
-    /// The application's callbacks after the response begin. They get the time of a request anew, and have no client.
+    /// The application's callbacks after the response begin. The callbacks get the time of a request anew. They have no client.
     pub fn begin_callbacks(&self) {
         let now = monotonic_millis();
         let is_stream = self.claim.load(Ordering::Relaxed) & STREAM;
@@ -238,7 +238,7 @@ impl ActiveRequest {
         self.claim.store(Claim::Complete.of_new(number << SEAT | seat) | is_stream, Ordering::Release);
     }
 
-    /// The callbacks are done. False if the helper has seized them, as with [`end`](Self::end).
+    /// The callbacks are done. Returns false if the helper has seized the request, as [`end`](Self::end) does.
     pub fn end_callbacks(&self) -> bool {
         let ended = self.change(Claim::None);
         if ended {
@@ -266,16 +266,16 @@ impl ActiveRequest {
         false
     }
 
-    /// From now on the helper flushes this buffer as well.
+    /// From now on the helper also flushes this buffer.
     pub fn share_lent(&self, lent: Arc<dyn FlushLent>) {
-        // It is set once.
+        // The buffer is set once.
         let _ = self.lent.set(lent);
     }
 
     // --- the helper
 
-    /// Sends the bytes of the response that the client has not taken, as many as the socket takes. The caller keeps the connection from
-    /// being closed. Whether there were any.
+    /// Sends the bytes of the response that the client has not taken, as many as the socket takes. Returns whether there were any. The
+    /// caller keeps the connection from being closed.
     pub fn flush_lent(&self) -> bool {
         let mut was_any = false;
         if let Some(lent) = self.lent.get() {
@@ -354,7 +354,7 @@ impl ActiveRequest {
         self.slot().is_in_callbacks()
     }
 
-    /// A request head of the parts that the scoreboard has.
+    /// A request head, made of the parts that the scoreboard has.
     pub fn as_head(&self) -> Vec<u8> {
         let (line, id) = self.slot().texts();
         let id = if id.is_empty() { Vec::new() } else { [b"X-Request-ID: ", &id[..], b"\r\n"].concat() };

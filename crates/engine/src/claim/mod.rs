@@ -12,6 +12,6 @@ pub use settings::{RequestSettings, ThreadDumper};
 
 /// A response's buffer that a thread of the application has lent to the helper.
 pub(crate) trait FlushLent: Debug + Send + Sync {
-    /// Sends the bytes that the socket takes at once. Whether there was anything to send.
+    /// Sends the bytes that the socket takes at once. Returns whether there was anything to send.
     fn flush(&self, client: BorrowedFd<'_>) -> bool;
 }

@@ -18,16 +18,16 @@ pub(crate) fn answer_overdue(request: &ActiveRequest, claim: Claim) {
                 with_body,
                 &mut response,
             );
-            // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
+            // The response fits into any socket's send buffer. A client whose buffer is full gets nothing.
             request.with_client(|client| drop(send(client, &response)));
         }
         Claim::Begun => {
-            // A reset would discard it.
+            // The reset would discard the lent bytes.
             request.flush_lent();
             return request.with_client(|client| drop(reset_now(client)));
         }
         Claim::None | Claim::Complete => {}
     }
-    // Fails for a client that is gone.
+    // The call fails for a client that is gone.
     request.with_client(|client| drop(shutdown_write(client)));
 }

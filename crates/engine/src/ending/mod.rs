@@ -17,8 +17,8 @@
 //! | stopped by a signal or a debugger for longer than `WorkerTimeout` | the master, likewise | are cut | SIGKILL |
 //! | a quick shutdown, or the server's stop exceeds `GracefulTimeout` | the master: `Shutdown` | are cut | SIGKILL |
 //!
-//! An end in good order passes the connections to other workers and runs at_exit hooks. Then `QuickExit` exits before Ruby frees its
-//! objects one by one. Limits of memory (`MaxMemory`) recycle a worker. The master names cut requests from the scoreboard.
+//! A worker that ends in good order passes its connections to other workers and runs at_exit hooks. Then `QuickExit` exits before Ruby
+//! frees its objects one by one. Limits of memory (`MaxMemory`) recycle a worker. The master names cut requests from the scoreboard.
 //!
 //! This file has the two ends that the helper makes. The helper answers the clients of overdue requests, passes the other connections
 //! to other workers, writes the lines of the access log, prints where the threads are, and ends the process.
@@ -38,13 +38,13 @@ use last_response::answer_overdue;
 /// The exit status of a worker that exceeds a time limit: that of timeout(1).
 pub const TIMEOUT_STATUS: i32 = 124;
 
-/// Longest wait for the reactor, in milliseconds. The thread that has it may itself wait for a processor.
+/// Longest wait for the reactor, in milliseconds. The thread that has the reactor may itself wait for a processor.
 const REACTOR_TIME: u64 = 1_000;
 
-/// How often the helper looks whether the last requests are done, in milliseconds.
+/// Interval of checks whether the last requests are done, in milliseconds.
 const LAST_LOOK: u64 = 10;
 
-/// How long the other requests get where requests have no time limit, in milliseconds.
+/// Time that the other requests get if requests have no time limit, in milliseconds.
 const TIME_FOR_OTHERS: u64 = 60_000;
 
 /// Time for the application's own thread dump, and for the stack frames of threads in native code, in milliseconds.
@@ -56,9 +56,9 @@ const FRAMES_TIME: u64 = 300;
 pub(crate) struct Ending {
     shared: Arc<Shared>,
     control: Arc<Control>,
-    /// After how many milliseconds without progress between two requests; 0 is never.
+    /// Milliseconds without progress between two requests after which the process ends. 0 is never.
     stuck: u64,
-    /// How long the other requests get when one is overdue, in milliseconds.
+    /// Time that the other requests get after an overdue one, in milliseconds.
     time_for_others: u64,
     dumper: Option<Arc<dyn ThreadDumper>>,
 }
@@ -74,15 +74,15 @@ impl Ending {
         }
     }
 
-    /// Answers the client of an overdue request at once. From then on no thread takes another request, and the process ends when the
-    /// other requests are done, or overdue as well. Until then the application may fork, for which `driving` is dropped.
+    /// Answers the client of an overdue request at once. From then on no thread takes another request, and the process ends when the other
+    /// requests are done or overdue as well. The application may fork meanwhile: `driving` is dropped for that.
     pub fn end_overdue<'a>(&self, driving: Driving<'a>) -> Driving<'a> {
         if !self.answer_overdue(false) {
             return driving;
         }
         drop(driving);
         let latest = monotonic_millis().saturating_add(self.time_for_others);
-        // A thread that has begun a request at the last moment may not be counted yet. Streams are not waited for: they may never end.
+        // A thread that has begun a request at the last moment may not be counted yet. Streams do not count, because they may never end.
         let is_any_left =
             || self.control.all_requests().any(|request| request.is_seizable() && !request.is_stream());
         while is_any_left() || self.is_anybody_serving() {
@@ -112,7 +112,7 @@ impl Ending {
         self.shared.baton().serving() > seized
     }
 
-    /// Answers the requests that are overdue, or all. Whether there were any.
+    /// Answers the overdue requests, or all requests. Returns whether there were any.
     fn answer_overdue(&self, all: bool) -> bool {
         let now = monotonic_millis();
         let seize = |request: &ActiveRequest| if all { request.seize() } else { request.seize_overdue(now) };
@@ -138,7 +138,7 @@ impl Ending {
         true
     }
 
-    /// The process ends with the streams that are left. Their clients see that, and the access log.
+    /// The remaining streams end with the process. Their clients and the access log see that.
     fn cut_streams(&self) {
         let streams = self.control.all_requests().filter(|request| request.is_stream());
         let cut: Vec<_> = streams.filter_map(|request| Some((request, request.seize()?))).collect();
@@ -148,8 +148,8 @@ impl Ending {
         }
     }
 
-    /// Ends the process if it has made no progress between two requests for `millis` milliseconds, which is too long. Another thread keeps
-    /// Ruby's lock, for example, or a signal handler never returns.
+    /// Ends the process if it has made no progress between two requests for too long: for `millis` milliseconds. For example, another
+    /// thread keeps Ruby's lock, or a signal handler never returns.
     pub fn end_stuck(&self, millis: u64) {
         if self.stuck != 0 && millis >= self.stuck {
             self.hand_off();
@@ -158,7 +158,7 @@ impl Ending {
         }
     }
 
-    /// Passes the connections to other workers. They end with the process if a thread keeps the reactor.
+    /// Passes the connections to other workers. If a thread keeps the reactor, the connections end with the process.
     fn hand_off(&self) {
         self.shared.hand_off_all(REACTOR_TIME);
     }

@@ -105,7 +105,7 @@ impl QueueHandle {
         self.flags.serving.has_other(self.member)
     }
 
-    /// Makes this worker the one that collects garbage. False if any worker is already, be it this one.
+    /// Makes this worker the one that collects garbage. Returns false if a worker already collects, even this one.
     pub fn claim_collection(&self) -> bool {
         self.flags.claim_collection(std::process::id())
     }

@@ -48,7 +48,7 @@ impl SharedFlags {
 
     pub fn set_ending(&self, master: u32) {
         let is_over = |pid: u32| pid == 0 || pid == master || !is_running(pid);
-        // An entry is free: no more than two masters run at a time.
+        // An entry is always free, because no more than two masters run at a time.
         self.ending.iter().any(|entry| entry.take(master, is_over));
     }
 
@@ -84,8 +84,8 @@ impl SharedFlags {
         }
     }
 
-    /// Makes a process the one that collects garbage, if no living process is, not even this one. A killed process that its master has
-    /// not reaped yet is dead.
+    /// Makes a process the one that collects garbage. Returns false if a living process already collects, even this one. A killed process
+    /// counts as dead before its master has reaped it.
     pub fn claim_collection(&self, pid: u32) -> bool {
         self.collector.take(pid, |holder| holder == 0 || holder != pid && !is_alive(holder))
     }

@@ -1,4 +1,4 @@
-//! Streams, as the helper serves them. The helper begins streams, sends buffered output to slow clients, and ends streams at their time
+//! Streams, as the helper serves them: the helper begins streams, sends buffered output to slow clients, and ends streams at their time
 //! limit.
 
 use fastrack_sys::monotonic_millis;
@@ -8,20 +8,20 @@ use crate::reactor::Reactor;
 use crate::scoreboard::Count;
 use crate::shared::Shared;
 
-/// How often the helper looks at each stream, in milliseconds. So the client of a stream that is gone is seen within this time.
+/// Interval of looks at each stream, in milliseconds. A client that leaves is noticed within this time.
 const ROUND: u64 = 250;
 
-/// The same while a client has not taken all that was sent.
+/// The same interval while a client has not taken all that was sent.
 const UNSENT_ROUND: u64 = 20;
 
-/// How soon a look is tried again that another thread has prevented, in milliseconds.
+/// Time until the next try of a look that another thread has prevented, in milliseconds.
 const RETRY: u64 = 2;
 
-/// How long until a response may have become due to be a stream, in milliseconds.
+/// Time until a response may be due to become a stream, in milliseconds.
 const UNTIL_DUE: u64 = 2;
 
-/// Makes streams of the responses that are due, as many as there is room for. Returns how soon another look is needed, in milliseconds;
-/// `u64::MAX` where nothing is to become a stream.
+/// Makes streams of the responses that are due, as many as there is room for. Returns the time until the next look, in milliseconds;
+/// `u64::MAX` if no response may become a stream.
 pub(super) fn begin_streams(shared: &Shared, control: &Control, reactor: &mut Reactor) -> u64 {
     if !shared.app_threads().spares_main() {
         return u64::MAX;
@@ -58,7 +58,7 @@ impl<'a> StreamRounds<'a> {
         StreamRounds { shared, control, due: 0 }
     }
 
-    /// How long until the next look, in milliseconds. None without streams.
+    /// Time until the next look, in milliseconds. None without streams.
     pub fn wait(&self) -> Option<u64> {
         (self.control.streams() > 0).then(|| self.due.saturating_sub(monotonic_millis()).max(1))
     }
@@ -73,7 +73,7 @@ impl<'a> StreamRounds<'a> {
         }
     }
 
-    /// Looks at all streams. Returns how long until the next look; None if another thread has the reactor, or the application forks.
+    /// Looks at all streams. Returns the time until the next look; None if another thread has the reactor, or the application forks.
     fn go_round(&self) -> Option<u64> {
         let StreamRounds { shared, control, .. } = self;
         let _driving = shared.baton().drive()?;

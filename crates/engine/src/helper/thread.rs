@@ -17,17 +17,17 @@ use crate::handoff::QueueHandle;
 use crate::reactor::Reactor;
 use crate::shared::Shared;
 
-/// The longest wait for events while a request lasts, in milliseconds: the request's time limit may have been changed.
+/// Longest wait for events while a request lasts, in milliseconds: the request's time limit may have been changed.
 const MAX_EVENT_WAIT: u64 = 100;
 
-/// The longest time between two looks that counts, in milliseconds. In a longer one the machine has stood still.
+/// Longest time between two looks that counts, in milliseconds. If more has passed, the machine has stood still.
 const MAX_COUNTED_GAP: u64 = 1_000;
 
-/// How long until a request that could not begin is tried again, in milliseconds.
+/// Time until a request that could not begin is tried again, in milliseconds.
 const MIN_RETRY: u64 = 1;
-/// The same where nothing tells when the request may begin: with Ruby 3.1.
+/// The same time where nothing tells when the request may begin: with Ruby 3.1.
 const UNTOLD_RETRY: u64 = 2;
-/// The longest such time where it is known when the request may begin, or the threads tell: each look takes time of others.
+/// Longest such time where the time of the next request is known, or the threads report it. Each look takes processor time from others.
 const MAX_RETRY: u64 = 10;
 
 /// Milliseconds until the next look at a client that has not read all of its response. The socket's buffer lasts longer, unless the client
@@ -48,7 +48,7 @@ impl Helper {
         let its = (Arc::clone(&shared), Arc::clone(&control));
         let work = move || {
             if catch_unwind(AssertUnwindSafe(|| run(&its.0, &its.1, &ending))).is_err() {
-                // The message is out. Connections may be in any state: the master starts another worker.
+                // The panic has been logged. Connections may be in any state, so the master starts another worker.
                 std::process::abort();
             }
         };
@@ -61,20 +61,21 @@ impl Drop for Helper {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
         if self.pid != std::process::id() {
-            // A fork does not copy the thread, and the timer is the parent's.
+            // A forked child has no such thread, and the timer is the parent's.
             std::mem::forget(thread);
             return;
         }
         self.control.end_helper();
         self.shared.timer().wake_helper();
-        // It cannot have panicked: that ends the process.
+        // The thread cannot have panicked: a panic ends the process.
         let _ = thread.join();
     }
 }
 
 fn run(shared: &Shared, control: &Control, ending: &Ending) {
     let mut events = Events::default();
-    // The helper computes for microseconds, and a client may wait for them. It must not wait for a request that has the processor.
+    // The helper computes for microseconds, and a client may wait meanwhile. So the helper must not wait for a request that has the
+    // processor.
     fastrack_sys::take_short_turns();
     let drive =
         Drive { shared, control, ending, step: Cell::default(), watches_connections: Cell::default() };
@@ -83,7 +84,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     loop {
         let wait = [tick.next_look(), rounds.wait()].into_iter().flatten().min();
         if shared.timer().wait(&mut events, wait).is_none() {
-            // The other thread ends this process when it is back.
+            // The thread of the application ends this process when it returns.
             return shared.reactor().set_lost_descriptors();
         }
         if control.is_helper_over() {
@@ -94,7 +95,7 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
     }
 }
 
-/// How long the leader has been at one step.
+/// The time that the leader has been at one step.
 #[derive(Clone, Copy, Default)]
 struct Step {
     epoch: u64,
@@ -103,7 +104,7 @@ struct Step {
 }
 
 impl Step {
-    /// The leader is at the step of this epoch. Returns for how many milliseconds it has been seen there.
+    /// Notes that the leader is at the step of this epoch. Returns for how many milliseconds the leader has been seen there.
     fn see(&mut self, epoch: u64, now: u64) -> u64 {
         let millis = match self.epoch == epoch {
             true => self.millis + now.saturating_sub(self.seen).min(MAX_COUNTED_GAP),
@@ -159,7 +160,7 @@ impl Work for Drive<'_> {
         if self.shared.app_threads().is_alone() {
             return;
         }
-        // Not while the application forks.
+        // The helper does not drive while the application forks.
         if let Some(driving) = self.shared.baton().drive() {
             if let Some(mut reactor) = self.shared.try_reactor() {
                 self.begin_streams(&mut reactor);

@@ -11,48 +11,47 @@
 //! Before the helper sleeps it says so in the [baton](Baton::fall_asleep). The leader's next step finds that, and sets the helper's
 //! timer to [`FIRST_LOOK`]. No clock is asked.
 //!
-//! A hello request that comes alone costs one system call of the leader and one look: 20 to 27 microseconds on a virtual machine. A
-//! saturated worker's helper looks 250 times a second, an idle worker's never. A timer that the leader also stopped was looked at
-//! by nobody for eight of nine such requests, for two system calls each and 300 lines.
+//! A single hello request costs one system call of the leader and one look: 20 to 27 microseconds on a virtual machine. A saturated
+//! worker's helper looks 250 times a second. An idle worker's helper never looks. In an earlier version the leader also stopped the timer,
+//! for two system calls a request and 300 lines: for eight of nine such requests the helper never looked.
 
 use super::timer::FIRST_LOOK;
 use crate::admission::{is_busy, Baton};
 
-/// Most milliseconds from one look to the next, where few steps are made.
-/// Benches: `bench/run --workload keepalive` (CPU) and `mix-burn` (latency).
+/// Longest time from one look to the next while few steps are made, in milliseconds. Benches: `bench/run --workload keepalive` (CPU) and
+/// `mix-burn` (latency).
 const RARE_LOOK: u64 = 2;
 
-/// The same where many steps are made: then hardly any request lasts.
+/// The same time while many steps are made: then hardly any request lasts.
 const RAREST_LOOK: u64 = 4;
 
-/// Steps from one look to the next that are many.
+/// Number of steps from one look to the next that counts as many.
 const MANY_STEPS: u64 = 64;
 
-/// Steps of one request at most. If the leader has made no more since the helper fell asleep, its first request lasts, or was the only
-/// one. Bench: the helper's wake-ups at 100 requests a second.
+/// Most steps of one request. If the leader has made no more steps since the helper fell asleep, the leader's first request lasts, or was
+/// the only one. Bench: the helper's wake-ups at 100 requests a second.
 const STEPS_OF_A_REQUEST: u64 = 8;
 
 /// The helper's work during a request, a pause or a stop.
 pub(super) trait Work {
-    /// Drives the connections, unless the leader has made a step since this epoch. Returns when they need another look, in
-    /// milliseconds.
+    /// Drives the connections, unless the leader has made a step since this epoch. Returns the time until the next look, in milliseconds.
     fn drive(&self, since: u64) -> Option<u64>;
 
     /// Watches the requests of threads other than the leader.
     fn watch(&self) {}
 
-    /// The leader has made a step: there is nothing to watch until something lasts again.
+    /// The leader has made a step. There is nothing to watch until something lasts again.
     fn rest(&self) {}
 }
 
 /// How the helper waits for its next look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// For this many milliseconds: the leader makes steps.
+    /// Waits for this many milliseconds, because the leader makes steps.
     Looks(u64),
-    /// For events, and for this many milliseconds at most: one thing lasts.
+    /// Waits for events, and for this many milliseconds at most, because one thing lasts.
     Lasts(u64),
-    /// For the leader, which is idle.
+    /// Waits for the leader, which is idle.
     Sleeps,
 }
 
@@ -109,7 +108,7 @@ impl<'a, W: Work> Tick<'a, W> {
         lasts.then_some(Wait::Lasts(next_look))
     }
 
-    /// The wait after a look that has seen so many steps.
+    /// The wait after a look that has seen this number of steps.
     fn next_wait(&self, steps: u64) -> Wait {
         let most = if steps < MANY_STEPS { RARE_LOOK } else { RAREST_LOOK };
         match self.wait {

@@ -12,7 +12,7 @@ impl Reactor {
 
     /// Accepts clients and gives their requests to the shared queue, behind earlier ones.
     ///
-    /// Clients in the kernel's backlog would wait beside the queue, and kept clients would go before them.
+    /// If these clients stayed in the kernel's backlog, later requests of kept clients would go before them.
     pub(super) fn accept_for_others(&mut self, is_back: &dyn Fn() -> bool) {
         self.accepts_clients();
         for _ in 0..ACCEPTS_PER_POLL {
@@ -33,13 +33,13 @@ impl Reactor {
         }
     }
 
-    /// Whether the helper waits for new clients. It does not while a worker is idle: the kernel wakes that worker.
+    /// Whether the helper waits for new clients. While a worker is idle the helper does not, because the kernel wakes that worker.
     pub fn may_accept_for_others(&self) -> bool {
         self.may_accept_more() && !self.backlog.has_failed() && !self.queue_says(QueueHandle::is_another_idle)
     }
 
-    /// Whether there is room for requests in the shared queue, and here for clients without a request yet. Where there is none, clients
-    /// stay in the backlog, where they cost nothing.
+    /// Whether the shared queue has room for requests, and this worker for clients without a request yet. Without room, clients stay in the
+    /// backlog, where they cost nothing.
     fn may_accept_more(&self) -> bool {
         let control = &self.control;
         let is_ending =

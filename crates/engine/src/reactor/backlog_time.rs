@@ -1,4 +1,4 @@
-//! When the requests of new clients came, which may have waited in the backlog.
+//! The time at which requests of new clients arrived. A new client may have waited in the backlog.
 
 use std::os::fd::AsFd;
 
@@ -7,7 +7,7 @@ use crate::conn::Connection;
 /// How long new clients have waited in the backlog.
 #[derive(Debug, Default)]
 pub(super) struct BacklogTime {
-    /// This worker has answered no request since it last waited for clients.
+    /// Whether this worker has answered no request since it last waited for clients.
     pub is_idle: bool,
     /// When the system was last asked, in milliseconds of the monotonic clock.
     asked: u64,
@@ -16,9 +16,9 @@ pub(super) struct BacklogTime {
 }
 
 impl BacklogTime {
-    /// When the request of a client came that has just been accepted. The client may have waited in the backlog, unless this
-    /// worker had been waiting for it. Neighbours in the backlog have waited for as long: the system is asked once for each tick of
-    /// the clock.
+    /// The time at which the request of a client arrived that has just been accepted. If this worker was waiting for clients, the time is
+    /// now. Otherwise the client may have waited in the backlog. Neighbours in the backlog have waited as long, so the system is asked once
+    /// for each tick of the clock.
     pub fn arrival(&mut self, connection: &Connection, now: u64) -> u64 {
         if self.is_idle {
             return now;

@@ -20,12 +20,12 @@ impl Reactor {
 
     pub(super) fn reset(&mut self, connection: Box<Connection>) {
         self.control.counters().add(Count::Aborted, 1);
-        // If it fails the close is an orderly one; nothing better is possible.
+        // If this fails, the close is an orderly one. Nothing better is possible.
         let _ = fastrack_sys::reset_on_close(connection.as_fd());
         self.release(connection);
     }
 
-    /// Ends a connection in whatever phase it is: a reset if part of a response was sent.
+    /// Ends a connection in any phase. The connection is reset if a part of a response was sent.
     pub(super) fn abort(&mut self, connection: Box<Connection>) {
         match connection.phase() {
             Phase::Sending => self.reset(connection),
@@ -33,19 +33,19 @@ impl Reactor {
         }
     }
 
-    /// Refuses a request that the application does not see.
+    /// Refuses a request before the application sees it.
     pub(super) fn refuse(&mut self, connection: Box<Connection>, error: Error) {
         self.control.counters().add(Count::Refused, 1);
         self.answer_error(connection, error);
     }
 
-    /// Answers with an error, then closes once the client has read it.
+    /// Answers with an error. Closes the connection once the client has read the answer.
     pub(super) fn answer_error(&mut self, connection: Box<Connection>, error: Error) {
         self.explain(&connection, error);
         let mut response = Vec::new();
         let with_body = !connection.is_head_request();
         error_response(error, self.date.at(epoch_seconds()), with_body, &mut response);
-        // It fits into any socket's send buffer. A client whose buffer is full gets nothing.
+        // The answer fits into any socket's send buffer. A client whose buffer is full gets nothing.
         let sent = fastrack_sys::send(connection.as_fd(), &response);
         self.control.counters().add(Count::BytesOut, sent.as_ref().map_or(0, |sent| *sent as u64));
         if sent.is_ok_and(|sent| sent == response.len()) {
@@ -55,7 +55,7 @@ impl Reactor {
         }
     }
 
-    /// Logs why a client is refused, unless that is the client's own fault.
+    /// Logs why a client is refused, unless the client itself is at fault.
     fn explain(&mut self, connection: &Connection, error: Error) {
         let length = || match connection.body_length() {
             Some(length) => format!("{length} bytes"),
@@ -77,7 +77,7 @@ impl Reactor {
         });
     }
 
-    /// Closes this process's descriptor of a connection, which lives on if another process has one.
+    /// Closes this process's descriptor of a connection. Another process may still have the connection.
     pub(super) fn release(&mut self, mut connection: Box<Connection>) {
         connection.release_buffer(&mut self.read_bufs);
         self.freed += connection.release_write_buf();

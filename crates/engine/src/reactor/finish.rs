@@ -50,7 +50,7 @@ impl Reactor {
         Next::Kept
     }
 
-    /// Counts a request that the application is done with.
+    /// Counts a request that the application has finished.
     #[inline]
     fn count(&mut self, connection: &Connection, stage: ResponseStage, in_flight: &mut InFlight, now: u64) {
         let status = match stage {
@@ -66,8 +66,8 @@ impl Reactor {
         }
     }
 
-    /// The status of a response that is the server's own, or that the application sends on a hijacked connection. Notes the body's
-    /// length of the server's own.
+    /// The status of a response that the server itself makes, or that the application sends on a hijacked connection. Notes the length of
+    /// the server's own body.
     #[cold]
     fn other_status(&self, connection: &Connection, stage: ResponseStage, sent: &mut Sent) -> u16 {
         if stage == ResponseStage::Hijacked {
@@ -123,7 +123,7 @@ impl Reactor {
         if let Some(keep_alive) = connection.is_sent() {
             connection.end_in_order();
             self.freed += connection.release_write_buf();
-            // The client was slow: others come first.
+            // The client was slow, so other clients come first.
             return self.response_sent(connection, keep_alive, monotonic_millis());
         }
         let deadline = if sent > 0 { self.deadline(Phase::Sending) } else { deadline };

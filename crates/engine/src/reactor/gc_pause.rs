@@ -1,13 +1,14 @@
-//! Pauses of the application between two requests, to collect garbage: who serves its clients meanwhile.
+//! Pauses of the application between two requests, to collect garbage. Other workers serve this worker's clients meanwhile.
 
 use super::Reactor;
 use crate::handoff::QueueHandle;
 
 impl Reactor {
-    /// Whether a pause begins. No client may wait for this worker, another worker must be idle, if there are any, and no other one may
-    /// pause. Clients whose connections are here do not wait if as many workers are idle: they get the connections now.
+    /// Whether a pause begins. The conditions: no client waits for this worker, no other worker pauses, and another worker is idle, if
+    /// there are other workers. Clients with connections here do not wait if as many workers are idle: their connections go to those
+    /// workers now.
     ///
-    /// Nobody counts the clients in the backlog and in the shared queue, so there may be more of them than idle workers.
+    /// Clients in the backlog and in the shared queue are not counted, so there may be more of them than idle workers.
     pub fn begin_gc_pause(&mut self, is_poller_readable: &dyn Fn() -> bool) -> bool {
         if self.is_stopping() || self.poll().is_err() {
             return false;
@@ -24,7 +25,7 @@ impl Reactor {
         self.queue_handle.as_ref().is_none_or(QueueHandle::claim_collection)
     }
 
-    /// Puts the requests that have come on `here` connections into the shared queue. If there are others by then, the pause is over.
+    /// Puts the requests on `here` connections into the shared queue. If other requests have arrived by then, the pause is over.
     fn hand_over(&mut self, here: usize) -> bool {
         if here > 0 {
             self.drive(&|| false, &|_| false);
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
     use crate::handoff::SharedQueue;
 
-    /// Clients whose requests wait for this worker.
+    /// Number of clients whose requests wait for this worker.
     fn waiting(count: usize, reactor: &mut Reactor) -> Vec<std::os::unix::net::UnixStream> {
         let clients: Vec<_> = (0..count).map(|_| kept(reactor)).collect();
         clients.iter().for_each(|mut client| client.write_all(REQUEST).expect("write"));

@@ -1,4 +1,4 @@
-//! The shared queue: this worker gives connections to it, and takes connections from it.
+//! The shared queue: this worker gives connections to the queue, and takes connections from it.
 
 use std::os::fd::AsFd;
 
@@ -46,15 +46,15 @@ impl Reactor {
         self.take_all_over_if_last();
     }
 
-    /// Whether no worker could take a connection from the shared queue: the system lacks something, or the only worker has no
-    /// descriptor left.
+    /// Whether no worker can take a connection from the shared queue: the system lacks a resource, or the only worker has no free
+    /// descriptor.
     fn must_keep(&self) -> bool {
         self.shortage.is_queue_stuck() && self.queue_says(QueueHandle::is_anything_queued)
             || self.queue_says(|queue_handle| !queue_handle.has_others()) && !fastrack_sys::has_free_fds()
     }
 
-    /// Takes slow clients from the head of the shared queue, while all workers are in the application. A slow client behind a request
-    /// stays: requests keep their order.
+    /// Takes slow clients from the head of the shared queue while all workers are in the application. A slow client behind a request stays
+    /// there, because requests keep their order.
     pub(super) fn take_slow_clients(&mut self, is_back: &dyn Fn() -> bool) {
         if self.is_stopping() || self.queue_says(QueueHandle::is_another_idle) {
             return;
@@ -63,7 +63,7 @@ impl Reactor {
             if is_back() || !self.queue_says(QueueHandle::is_client_next) {
                 return;
             }
-            // Another worker may have taken the slow client. Then this is a request, which goes back to the queue.
+            // If another worker has taken the slow client, this connection has a request, and goes back to the queue.
             let Some((connection, step)) = self.take_any() else { return };
             let next = self.settle_taken(connection, step);
             self.queue_if_ready(next);
@@ -75,9 +75,9 @@ impl Reactor {
         !self.ready.is_empty() || self.queue_says(QueueHandle::is_anything_queued)
     }
 
-    /// Gives a request to the shared queue, behind those that wait there. Queues it here if that fails.
+    /// Gives a request to the shared queue, behind the requests there. Queues it in this worker if that fails.
     pub fn give_or_queue(&mut self, mut connection: Box<Connection>) {
-        // A client that has shut down its sending side with the request is not gone: see `close_if_gone`.
+        // A client that has shut down its sending side together with its request is not gone: see `close_if_gone`.
         connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
         let given = if self.must_keep() { Err(connection) } else { self.give(connection) };
         if let Err(connection) = given {
@@ -85,8 +85,8 @@ impl Reactor {
         }
     }
 
-    /// Gives the requests that have come to the shared queue, behind those that wait there. Returns the request to be served next: `next`;
-    /// or the first one that has come, if nobody waits in the queue and no new client is likely.
+    /// Gives the ready requests to the shared queue, behind the requests there. Returns the request to be served next: `next`; or the first
+    /// ready one, if nobody waits in the queue and no new client is likely.
     pub(super) fn share(
         &mut self,
         mut next: Option<Box<Connection>>,
@@ -107,7 +107,7 @@ impl Reactor {
         next
     }
 
-    /// Asks the shared queue; false without one.
+    /// The queue's answer to a question; false without a queue.
     pub(super) fn queue_says(&self, question: fn(&QueueHandle) -> bool) -> bool {
         self.queue_handle.as_ref().is_some_and(question)
     }
@@ -125,10 +125,10 @@ impl Reactor {
         }
     }
 
-    /// Takes the first connection from the shared queue, with the step that it is at.
+    /// Takes the first connection from the shared queue, and its step.
     pub(super) fn take_any(&mut self) -> Option<(Box<Connection>, Step)> {
         self.queue_handle.as_ref()?;
-        // A connection received while no descriptor is free is lost.
+        // The kernel would drop a connection that arrives while no descriptor is free.
         while !fastrack_sys::has_free_fds() {
             if !self.make_room() {
                 self.shortage.note_untaken(fastrack_sys::too_many_open_files());

@@ -35,7 +35,7 @@ impl Reactor {
         Next::Kept
     }
 
-    /// Handles events until a request is ready, but not too many: others want a turn.
+    /// Handles events until a request is ready, up to a limit: other sources want a turn.
     pub fn handle_events(&mut self) -> Option<Box<Connection>> {
         (0..self.table.events().min(EVENTS_PER_TURN)).find_map(|_| match self.handle_event() {
             Next::Ready(connection) => Some(connection),
@@ -66,7 +66,7 @@ impl Reactor {
         if step == Step::Ready {
             return Next::Ready(connection);
         }
-        // The deadline is for the whole head, so that nobody can keep a connection by sending one byte by byte.
+        // The deadline is for the whole head. Otherwise a client could keep a connection by sending a head byte by byte.
         let deadline = match (before, connection.phase()) {
             (Phase::Idle, Phase::Head) | (_, Phase::Body) => self.deadline(connection.phase()),
             (_, Phase::Draining) => self.linger_deadline(&connection),
@@ -98,19 +98,19 @@ impl Reactor {
         (connection, step)
     }
 
-    /// Settles a connection that is new here. Its phase gets all of its time.
+    /// Settles a connection that is new in this worker. Its phase gets its full time.
     pub fn settle_new(&mut self, connection: Box<Connection>, step: Step) -> Next {
         let now = if step == Step::Wait { monotonic_millis() } else { 0 };
         self.settle_at(connection, step, now)
     }
 
-    /// As [`settle_new`](Self::settle_new), at this time of the monotonic clock in milliseconds.
+    /// As [`settle_new`](Self::settle_new), at `now` in milliseconds of the monotonic clock.
     pub(super) fn settle_at(&mut self, connection: Box<Connection>, step: Step, now: u64) -> Next {
         let deadline = if step == Step::Wait { self.deadline_from(connection.phase(), now) } else { 0 };
         self.settle(connection, step, deadline)
     }
 
-    /// Settles a connection from the shared queue. It keeps the deadline that it had with its former worker.
+    /// Settles a connection from the shared queue. The connection keeps the deadline that it had in its former worker.
     pub(super) fn settle_taken(&mut self, mut connection: Box<Connection>, step: Step) -> Next {
         let before = connection.phase();
         let deadline = if connection.deadline == 0 { self.deadline(before) } else { connection.deadline };
@@ -121,7 +121,7 @@ impl Reactor {
         if !is_arriving || !fastrack_sys::is_readable(connection.as_fd()) {
             return self.settle(connection, step, deadline);
         }
-        // Its time may have passed in the queue, while the client went on sending.
+        // The deadline may have passed in the queue, while the client went on sending.
         let step = self.read(&mut connection);
         let is_late = deadline <= monotonic_millis();
         let deadline = match connection.phase() {
@@ -133,7 +133,7 @@ impl Reactor {
         self.settle(connection, step, deadline)
     }
 
-    /// Settles a connection: does what the last reading says. Returns it if a request is ready.
+    /// Settles a connection: does the step that the last reading asks for. Returns the connection if its request is ready.
     pub(super) fn settle(&mut self, connection: Box<Connection>, step: Step, deadline: u64) -> Next {
         match step {
             Step::Ready => return Next::Ready(connection),
@@ -144,13 +144,13 @@ impl Reactor {
         Next::Kept
     }
 
-    /// Queues a connection whose request is ready, for this worker's next free thread.
+    /// Queues a connection whose request is ready, for the next free thread of this worker.
     pub fn queue(&mut self, mut connection: Box<Connection>) {
         connection.deadline = 0;
         if self.stopping.is_handing_off {
             return self.give_or_abort(connection);
         }
-        // The application may fork before its turn.
+        // The application may fork before the request has its turn.
         self.control.track_fd(connection.raw_fd());
         self.ready.push_back(connection);
     }

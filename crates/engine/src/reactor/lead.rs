@@ -15,22 +15,22 @@ use crate::control::Control;
 pub enum Finish {
     /// The worker has stopped, and all requests that had begun are finished.
     Stopped,
-    /// The same, but there are streams: told once. The next run waits for their end.
+    /// As Stopped, but streams are left. Returned once; the next run waits for the end of the streams.
     Streaming,
     /// The worker has served the requests of its limit.
     Limit,
     /// Paused, between two requests.
     Paused,
-    /// The master is gone. The next run can [stop](crate::Control::stop) as with the whole server.
+    /// The master is gone. The next run can [stop](crate::Control::stop) like a whole server.
     Orphaned,
-    /// This process is a forked child, which has let go of the connections.
+    /// This process is a forked child. It has closed its copies of the connections.
     Closed,
     /// The application wants to return first, or the poller has failed.
     Broken,
     /// The application has closed descriptors of the engine's. Other workers have the connections, where that was possible.
     Lost,
-    /// [`Engine::dismiss_threads`](crate::Engine::dismiss_threads) was called, or there are enough threads: only for those besides the
-    /// first.
+    /// Only for threads other than the first: [`Engine::dismiss_threads`](crate::Engine::dismiss_threads) was called, or there are enough
+    /// threads.
     Dismissed,
 }
 
@@ -38,21 +38,21 @@ pub enum Finish {
 #[derive(Debug)]
 pub(crate) struct Lead {
     pub listeners: Listeners,
-    /// Wakes an idle worker: listeners, the shared queue, its own connections, the master's end.
+    /// Wakes an idle worker: has the listeners, the shared queue, the worker's connections, and the master's pipe.
     pub(super) poller: Arc<Poller>,
-    /// Its events at the last poll without a wait.
+    /// The poller's events at the last poll that did not wait.
     pub(super) polled: Events,
     pub schedule: Schedule,
-    /// Requests still to be served in this run.
+    /// Number of requests still to be served in this run.
     pub left: Option<u64>,
     pub finish: Option<Finish>,
-    /// This worker has been idle for a while, and has memory to give back.
+    /// Whether this worker has been idle for a while, and has memory to give back.
     pub has_rested: bool,
-    /// [`Finish::Streaming`] has been told.
+    /// Whether [`Finish::Streaming`] has been returned.
     pub(super) is_streaming_told: bool,
-    /// This worker stops because the application has closed descriptors.
+    /// Whether this worker stops because the application has closed descriptors.
     pub(super) lost: bool,
-    /// The pipe whose end says that the master is gone; None from then on, and without one.
+    /// The pipe at whose end the master is gone. None after that, and without a master.
     pub(super) master: Option<File>,
     pub(super) is_orphaned: bool,
 }
@@ -74,7 +74,7 @@ impl Lead {
         }
     }
 
-    /// A run begins, of that many requests.
+    /// A run of this number of requests begins.
     pub fn begin_run(&mut self, limit: Option<u64>) {
         self.left = limit;
         self.finish = None;
@@ -94,14 +94,14 @@ impl Lead {
         self.listeners.pause(&self.poller);
     }
 
-    /// Polls without waiting, and takes note of the events. Whether the master is gone.
+    /// Polls without waiting, and handles the events. Returns whether the master is gone.
     pub(super) fn poll(&mut self, control: &Control) -> (io::Result<()>, bool) {
         let result = self.poller.wait(&mut self.polled, Some(0));
         let Lead { polled, listeners, schedule, master, .. } = self;
         (result, note_events(polled, listeners, schedule, master.as_ref(), control))
     }
 
-    /// Takes note of events of the leader's poller. Whether the master is gone.
+    /// Handles events of the leader's poller. Returns whether the master is gone.
     pub(super) fn note_events(&mut self, events: &Events, control: &Control) -> bool {
         note_events(events, &mut self.listeners, &mut self.schedule, self.master.as_ref(), control)
     }
@@ -117,7 +117,7 @@ fn note_events(
     let mut is_orphaned = false;
     for event in events.iter() {
         match Token::of(event.token) {
-            // A byte has woken this thread; the end of file says that the master is gone.
+            // A byte wakes this thread. The end of file says that the master is gone.
             Token::Master => is_orphaned |= master.is_some_and(is_at_end),
             Token::Queue => schedule.queue_announced = true,
             Token::Connections => {}
@@ -128,7 +128,7 @@ fn note_events(
     is_orphaned
 }
 
-/// Empties a pipe that is readable, and says whether its other end was closed.
+/// Empties a readable pipe. Returns whether its other end was closed.
 fn is_at_end(mut pipe: &File) -> bool {
     match pipe.read(&mut [0; 16]) {
         Ok(length) => length == 0,

@@ -1,6 +1,6 @@
-//! Lingering: a client has its last response and may still send. A close with unread data would reset the connection, and
-//! the client could lose the response (RFC 9112 §9.6). So the sending side is shut down, and all bytes are discarded until the
-//! client closes. Such a connection costs a descriptor.
+//! Lingering: a client has its last response and may still send. A close with unread data would reset the connection, and the client could
+//! lose the response (RFC 9112 §9.6). So the sending side is shut down, and all bytes are discarded until the client closes. Such a
+//! connection costs a descriptor.
 
 use std::os::fd::AsFd;
 
@@ -22,12 +22,12 @@ impl Reactor {
         self.park_in_phase(connection);
     }
 
-    /// Until when a lingering connection waits for the next byte.
+    /// The time until which a lingering connection waits for the next byte.
     pub(super) fn linger_deadline(&self, connection: &Connection) -> u64 {
         next_deadline(connection, monotonic_millis())
     }
 
-    /// Whether the client of a lingering connection has sent something before this deadline, and may go on.
+    /// Whether the client of a lingering connection has sent something before this deadline, and so may continue.
     pub(super) fn is_still_sending(&self, connection: &Connection, deadline: u64) -> bool {
         self.linger_deadline(connection) > deadline && fastrack_sys::is_readable(connection.as_fd())
     }

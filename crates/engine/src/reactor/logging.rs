@@ -12,7 +12,7 @@ use crate::conn::{Connection, Sent};
 use crate::scoreboard::Counters;
 use crate::settings::Settings;
 
-/// Milliseconds for the last lines when the process ends in a request.
+/// Milliseconds for the last lines when the process ends in the middle of a request.
 pub(super) const CUT_LOG_TIME: u64 = 50;
 
 /// Lines that wait for the log's writer.
@@ -22,10 +22,10 @@ pub(super) struct Logging {
     /// See [`Settings::proxy_listener`].
     proxy_listener: Option<usize>,
     warnings: Vec<String>,
-    /// The second since 1970 of the last warning of a failed call, and of a client that was turned away.
+    /// The seconds since 1970 of two last warnings: of a failed call, and of a refused client.
     last_failure: u64,
     last_refusal: u64,
-    /// Requests that have waited for too long, and that no warning has counted yet.
+    /// Number of requests that have waited too long, and that no warning has counted yet.
     shed: u64,
 }
 
@@ -43,12 +43,12 @@ impl Logging {
         Ok(())
     }
 
-    /// When lines are due to be written, in milliseconds of the monotonic clock.
+    /// The time at which lines are due to be written, in milliseconds of the monotonic clock.
     pub fn due(&self) -> Option<u64> {
         self.access_log.as_ref().and_then(|log| log.due())
     }
 
-    /// Logs a request that the application is done with, at this time of the monotonic clock in milliseconds.
+    /// Logs a request that the application has finished, at `now` in milliseconds of the monotonic clock.
     #[inline(never)]
     pub fn log_request(
         &mut self,
@@ -78,11 +78,11 @@ impl Logging {
         log.add(&line, now, counters);
     }
 
-    /// Logs an overdue request: with 504, or without a status if a part of the response was sent. Only the scoreboard's part of the
-    /// request is known.
+    /// Logs an overdue request: with 504, or without a status if a part of the response was sent. Only the scoreboard's part of the request
+    /// is known.
     pub fn log_overdue(&mut self, request: &ActiveRequest, claim: Claim, counters: &Counters) {
         let Some(log) = &mut self.access_log else { return };
-        // It was answered, and has its line.
+        // The request was answered, and has its line.
         if request.is_in_callbacks() {
             return;
         }
@@ -125,7 +125,7 @@ impl Logging {
         self.warnings.push(line);
     }
 
-    /// Warns of a call that has failed, once per second: it may go on to fail.
+    /// Warns of a failed call, once per second, because the call may fail again and again.
     pub fn warn_of_failure(&mut self, what: &str, error: &io::Error) {
         let now = epoch_seconds();
         if self.last_failure != now {
@@ -134,7 +134,7 @@ impl Logging {
         }
     }
 
-    /// Warns why clients are turned away, once per second: there may be many.
+    /// Warns why clients are refused, once per second, because there may be many.
     pub fn warn_of_refusal(&mut self, line: String) {
         let now = epoch_seconds();
         if self.last_refusal != now {
@@ -143,13 +143,13 @@ impl Logging {
         }
     }
 
-    /// A request was turned away that had waited for longer than `limit` milliseconds.
+    /// Counts a refused request that had waited for longer than `limit` milliseconds.
     pub fn count_shed(&mut self, limit: u64) {
         self.shed += 1;
         self.warn_of_shed(limit);
     }
 
-    /// Warns of the requests that were turned away since the last such warning, once per second.
+    /// Warns of the requests that were refused since the last such warning, once per second.
     pub fn warn_of_shed(&mut self, limit: u64) {
         if self.shed == 0 || self.last_refusal == epoch_seconds() {
             return;

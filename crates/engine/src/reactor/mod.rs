@@ -84,7 +84,7 @@ const TRIM_AFTER: usize = 16 * 1024 * 1024;
 #[must_use]
 pub(crate) enum Next {
     Ready(Box<Connection>),
-    /// Nothing: it waits for an event, has gone to another worker, or was closed.
+    /// Nothing: the connection waits for an event, belongs to another worker, or was closed.
     Kept,
 }
 
@@ -101,20 +101,20 @@ pub(crate) struct Reactor {
     /// Requests that are ready, in the order in which they became so.
     ready: VecDeque<Box<Connection>>,
     queue_handle: Option<QueueHandle>,
-    /// Clients that have not been accepted.
+    /// The listeners, for clients that have not been accepted.
     backlog: Backlog,
     backlog_time: BacklogTime,
     stopping: Stopping,
     shortage: Shortage,
     logging: Logging,
     date: DateCache,
-    /// How many requests wait, as others have been told.
+    /// The number of waiting requests that other threads and the master know of.
     published: usize,
-    /// Bytes of large bodies since the heap was trimmed.
+    /// Bytes of large bodies since the heap was last trimmed.
     freed: usize,
-    /// The helper drives, so the application may fork meanwhile.
+    /// Whether the helper drives, so that the application may fork meanwhile.
     app_is_running: bool,
-    /// A request has lasted so long that the helper took over.
+    /// Whether a request has lasted so long that the helper took over.
     long_request: bool,
 }
 
@@ -174,12 +174,12 @@ impl Reactor {
         self.logging.log_overdue(request, claim, self.control.counters());
     }
 
-    /// Writes lines that are old enough, and warns of lost ones.
+    /// Writes the lines that are old enough, and warns of lost lines.
     pub fn flush_log_if_due(&mut self) {
         self.logging.flush_if_due(self.control.counters());
     }
 
-    /// Writes all lines that wait, for `millis` milliseconds at most.
+    /// Writes all waiting lines, for `millis` milliseconds at most.
     pub fn flush_log(&mut self, millis: u64) {
         self.logging.flush_within(millis, self.control.counters());
     }
@@ -188,23 +188,23 @@ impl Reactor {
         self.logging.warn(line);
     }
 
-    /// The warnings that wait to be logged.
+    /// Takes the warnings that wait to be logged.
     pub fn take_warnings(&mut self) -> Vec<String> {
         self.logging.take_warnings()
     }
 
-    /// A request or response has ended; `bytes` is its length if it was a large one.
+    /// A request or response has ended. `bytes` is its length if it was a large one.
     pub fn note_large(&mut self, bytes: usize) {
         self.freed = self.freed.saturating_add(bytes);
     }
 
-    /// Whether enough has been freed to trim the heap. The C library would keep it: once it has freed a
-    /// large buffer, it takes others of that size from the heap.
+    /// Whether so much was freed that the heap is to be trimmed. The C library would keep the memory: once it has freed a large buffer, it
+    /// takes other buffers of that size from the heap.
     pub fn has_heap_to_trim(&self) -> bool {
         self.freed >= TRIM_AFTER
     }
 
-    /// The heap is about to be trimmed: frees what is not in use.
+    /// Called before the heap is trimmed: frees unused buffers.
     pub fn release_memory(&mut self) {
         self.freed = 0;
         self.read_bufs.release();
@@ -232,12 +232,12 @@ impl Reactor {
         self.table.len() == 0 && self.ready.is_empty() && self.lead.schedule.next.is_none()
     }
 
-    /// Whether all connections are those of requests and streams in progress.
+    /// Whether every connection has a request or a stream in progress.
     pub fn has_nothing_here(&self) -> bool {
         self.table.parked() == 0 && self.ready.is_empty() && self.lead.schedule.next.is_none()
     }
 
-    /// When this worker's connections, its log or a pause need another look, in milliseconds of the monotonic clock.
+    /// The time at which this worker's connections, its log or a pause need another look, in milliseconds of the monotonic clock.
     pub fn next_deadline(&self) -> Option<u64> {
         let others = self.logging.due().into_iter().chain(self.shortage.pause_end());
         others.chain(self.table.next_deadline()).min()
@@ -255,7 +255,7 @@ impl Reactor {
         self.table.events() > 0 || !self.ready.is_empty()
     }
 
-    /// Says whether this worker has answered no request since it last waited for clients.
+    /// Notes whether this worker has answered no request since it last waited for clients.
     pub fn set_idle(&mut self, is_idle: bool) {
         self.backlog_time.is_idle = is_idle;
     }
@@ -270,17 +270,17 @@ impl Reactor {
         }
     }
 
-    /// Tells the master how many connections there are.
+    /// Tells the master the number of connections.
     pub fn publish(&mut self) {
         self.table.publish(self.control.counters());
         self.publish_pending();
     }
 
-    /// The helper's turn, while the application has the other thread: does all that can be done without it. Ready
-    /// requests go to whichever worker is free first. When the other thread `is_back` the rest is left to it: it
-    /// waits for a single connection at most, of which a megabyte is read.
+    /// The helper's turn while the application has the other thread: does all work that needs no application. Ready requests go to the
+    /// first free worker of the server. When the other thread `is_back`, the rest is left to that thread, which waits for a single
+    /// connection at most, of which a megabyte is read.
     ///
-    /// Ready requests are kept if `keeps` says so, which another thread takes then.
+    /// If `keeps` says so, ready requests stay here for another thread.
     pub fn drive(&mut self, is_back: &dyn Fn() -> bool, keeps: &dyn Fn(&Self) -> bool) {
         self.follow(is_back);
         self.app_is_running = true;

@@ -1,4 +1,4 @@
-//! The leader's next action. Nobody may starve: new clients, connections in the shared queue, and kept ones.
+//! The leader's next action. No source may starve: new clients, connections in the shared queue, kept connections.
 //!
 //! | turn | source | budget until the next poll | yields |
 //! | --- | --- | --- | --- |
@@ -11,11 +11,11 @@
 //! | 7 | a connection that had to stay in the shared queue | 1 | `Pause` |
 //! | 8 | a poll | | another round of turns, `Continue` or `Wait` |
 //!
-//! Where requests take a millisecond or more, the ready ones wait in the shared queue with those of other workers: after a poll this
-//! worker gives 5 and 6 to 4.
+//! If requests take a millisecond or more, ready ones wait in the shared queue with those of other workers: after a poll this worker moves
+//! the requests of turns 5 and 6 to the queue of turn 4.
 //!
-//! The first source that yields something has its turn. A poll gives all of them their budgets anew. It comes before turn 3 when
-//! the budget of 4 to 6 is spent, or a request has lasted.
+//! The first source that yields something has its turn. A poll renews all budgets. The poll comes before turn 3 when the budget of 4 to 6
+//! is spent, or a request has lasted.
 
 use std::io;
 
@@ -29,10 +29,10 @@ pub(crate) enum Action {
     Serve(Box<Connection>),
     /// A client has connected, and its request is on the way.
     AwaitRequest(Box<Connection>),
-    /// There may be more to do at once.
+    /// There may be more work right away.
     Continue,
     Log(Vec<String>),
-    /// Let the system recover.
+    /// Wait a moment, so that the system recovers.
     Pause,
     Wait,
 }
@@ -83,7 +83,7 @@ impl Reactor {
         }
     }
 
-    /// A request from the shared queue, or a ready one of this worker's: first those that have waited for longest.
+    /// A request from the shared queue, or a ready one of this worker. Requests that have waited longest come first.
     fn next_kept(&mut self) -> Option<Box<Connection>> {
         let queued = self.lead.schedule.queue_announced || self.queue_says(QueueHandle::is_anything_queued);
         if queued && !self.is_stopping() {
@@ -100,9 +100,9 @@ impl Reactor {
         self.take_ready().or_else(|| self.handle_events())
     }
 
-    /// Polls the connections and, where that is due, the listeners and the queue. None if a request is likely to be there.
+    /// Polls the connections and, if that is due, the listeners and the queue. None if a request is likely to be found.
     fn poll_all(&mut self) -> Option<Action> {
-        // Clients that send without a pause do not keep new ones out either.
+        // Clients that send without a pause must not keep new clients out.
         let is_urgent = self.events() > 0;
         let polls_listeners = self.lead.schedule.begin_poll(is_urgent);
         self.resume_listeners_if_accepting();
@@ -110,7 +110,7 @@ impl Reactor {
         self.give_one_if_due();
         self.expire(&|| false);
         let mut is_busy = polls_listeners || self.lead.schedule.next.is_some() || self.has_pending();
-        // Waiting polls as well; but for new clients it is worth a look without unlocking everything.
+        // Waiting polls as well. But for new clients a look without unlocking everything is worth its cost.
         if result.is_ok() && (polls_listeners || !is_busy && !self.has_connections()) {
             result = self.poll_listeners();
             is_busy |= !self.lead.polled.is_empty();
@@ -122,12 +122,12 @@ impl Reactor {
         let is_over = self.lead.finish.is_some();
         let is_request_likely = self.lead.schedule.next.is_some() || self.lead.listeners.is_client_likely();
         if is_request_likely && !is_over && !self.logging.has_warnings() {
-            // The application sees to its signals after this request.
+            // The application handles its signals after this request.
             return None;
         }
         is_busy |= is_request_likely || is_over || self.lead.schedule.queue_announced;
         is_busy |= self.is_stopping() && (self.is_done() && self.is_rest_done() || self.has_only_streams());
-        // Log before waiting, which may take long.
+        // Logs before the wait, which may be long.
         is_busy |= self.logging.has_warnings();
         if is_busy {
             return Some(Action::Continue);
@@ -136,7 +136,7 @@ impl Reactor {
         Some(Action::Wait)
     }
 
-    /// Puts the ready requests of this worker in one order with those of others.
+    /// Puts this worker's ready requests in one order with those of other workers.
     fn share_ready(&mut self) {
         let next = self.lead.schedule.next.take();
         let is_counted = next.is_some();
@@ -146,7 +146,7 @@ impl Reactor {
         }
     }
 
-    /// Whether there is a shared queue that others take from.
+    /// Whether there is a shared queue from which other workers take requests.
     fn may_share(&self) -> bool {
         !self.is_stopping() && self.has_others()
     }
@@ -160,15 +160,15 @@ impl Reactor {
     }
 
     fn poll_connections(&mut self) -> io::Result<()> {
-        // Else what the disk has done for a client that has left would end each wait.
+        // Otherwise finished writes for clients that have left would end each wait.
         if self.has_connections() || self.table.disk().has_news() {
             return self.poll();
         }
         Ok(())
     }
 
-    /// Gives one of several connections to an idle worker, if there is one. Then the next request is one of this worker's: from the queue
-    /// it would take what it has just given, before the idle worker has woken up.
+    /// Gives one of several connections to an idle worker, if there is one. Then the next request is one of this worker's own: from the
+    /// queue this worker would take back the connection before the idle worker has woken up.
     fn give_one_if_due(&mut self) {
         if self.lead.schedule.may_give() && self.give_one() {
             self.lead.schedule.note_given();
@@ -179,7 +179,7 @@ impl Reactor {
         }
     }
 
-    /// Takes note of how a poll has ended.
+    /// Notes how a poll has ended.
     fn note_poll(&mut self, result: io::Result<()>) {
         match result {
             Err(error) => self.fail(&error),
@@ -200,14 +200,14 @@ impl Reactor {
                 self.stop_lost();
                 return Action::Continue;
             }
-            // If that begins a pause, the next try pauses the listeners.
+            // If this failure begins a pause, the next try pauses the listeners.
             Err(error) => {
                 self.note_failed_accept(&error);
                 return Action::Continue;
             }
         };
         if self.has_connections() {
-            // Kept-alive clients may come before the next look: with one new client each the backlog would stay full.
+            // Kept-alive clients may send before the next look. If each look took one new client, the backlog would stay full.
             if let Err(error) = self.poll_listeners() {
                 self.fail(&error);
             }
@@ -218,9 +218,9 @@ impl Reactor {
             (connection, Step::Ready) if is_behind && self.lead.schedule.shares => {
                 self.give_or_queue(connection)
             }
-            // Kept-alive clients have sent something: the new ones of this look come next, each once, and then those.
+            // Kept-alive clients have sent something. The new clients of this look come next, once each, and then the kept ones.
             (mut connection, Step::Ready) if self.events() > 0 => {
-                // It may shut down its sending side any moment now, and still wait for the response.
+                // The client may shut down its sending side at any moment, and still wait for the response.
                 connection.answer_after_shutdown = true;
                 self.queue(connection);
             }
@@ -234,7 +234,7 @@ impl Reactor {
         Action::Continue
     }
 
-    /// Takes in a connection that is new here; serves it next if its request is ready.
+    /// Takes in a connection that is new in this worker. Serves it next if its request is ready.
     pub fn settle_next(&mut self, connection: Box<Connection>, step: Step) {
         if let Next::Ready(connection) = self.settle_new(connection, step) {
             self.lead.schedule.next = Some(connection);

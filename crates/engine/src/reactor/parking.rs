@@ -32,7 +32,7 @@ impl Reactor {
         self.park(connection, deadline);
     }
 
-    /// Parks a connection. A worker that stops gives it to another one, if there is one.
+    /// Parks a connection. A stopping worker gives the connection to another worker, if there is one.
     pub(super) fn park(&mut self, mut connection: Box<Connection>, deadline: u64) {
         connection.release_empty_buffer(&mut self.read_bufs);
         connection.deadline = deadline;
@@ -65,7 +65,7 @@ impl Reactor {
         }
     }
 
-    /// Ends connections whose deadline has passed, until another thread's work `is_urgent`.
+    /// Ends connections whose deadline has passed, until work of another thread `is_urgent`.
     pub fn expire(&mut self, is_urgent: &dyn Fn() -> bool) {
         if self.table.next_deadline().is_none() {
             return;
@@ -81,8 +81,8 @@ impl Reactor {
         }
     }
 
-    /// Parks a connection whose deadline has passed again, or gives it away, if its client has sent or taken something in time that
-    /// nobody has noticed, or if another worker takes it. Whether that was so.
+    /// Gives an overdue connection another chance: parks it again if its client has sent or taken something in time without notice, or
+    /// gives it to another worker. Returns whether it did.
     fn extend(&mut self, key: usize) -> bool {
         let Some((mut connection, deadline)) = self.table.take(key) else { return false };
         match connection.phase() {
@@ -99,7 +99,7 @@ impl Reactor {
                 self.table.queue_event(key);
                 true
             }
-            // The poller reports a socket only when a third of its buffer is free, which may take a slow client long.
+            // The poller reports a socket only when a third of its buffer is free. That may take a slow client long.
             Phase::Sending => {
                 let own = connection.deadline;
                 let next = self.send_more(connection, own);
@@ -109,7 +109,7 @@ impl Reactor {
                     later > deadline
                 })
             }
-            // The disk is slow, not the client.
+            // The disk is slow, and not the client.
             Phase::Body
                 if !self.is_stopping() && (connection.is_being_written() || self.table.disk().is_full()) =>
             {
@@ -124,7 +124,7 @@ impl Reactor {
         }
     }
 
-    /// Ends a connection whose deadline has passed. A client that has begun a request gets 408.
+    /// Ends a connection whose deadline has passed. A client that has sent a part of a request gets 408.
     pub(super) fn time_out(&mut self, key: usize) {
         let Some((connection, _)) = self.table.take(key) else { return };
         match connection.phase() {

@@ -1,4 +1,4 @@
-//! Polls, and takes note of what is found.
+//! Polls, and handles the result.
 
 use std::io;
 
@@ -23,19 +23,19 @@ impl Reactor {
         result
     }
 
-    /// Takes note of the events that have ended a wait.
+    /// Handles the events that have ended a wait.
     pub fn note_events(&mut self, events: &Events) {
         if self.lead.note_events(events, &self.control) {
             self.note_orphaned();
         }
     }
 
-    /// The master is gone, and its other workers also end: from now on this is like the end of the whole server.
+    /// The master is gone, and its other workers also end. So this worker ends like a whole server.
     #[cold]
     fn note_orphaned(&mut self) {
         self.lead.is_orphaned = true;
         self.control.drain();
-        // It would be reported for ever.
+        // The poller would report the end of the pipe for ever.
         if let Some(master) = self.lead.master.take() {
             let _ = self.lead.poller.remove(&master);
         }

@@ -1,5 +1,5 @@
-//! Requests that have waited for too long are turned away. An overloaded server that answers all of them in their order spends its time on
-//! clients that are about to leave.
+//! Refuses requests that have waited too long. An overloaded server that answers all requests in their order works for clients that are
+//! about to leave.
 
 use fastrack_http::Error;
 use fastrack_sys::monotonic_millis;
@@ -9,7 +9,7 @@ use crate::conn::{queue_time, Connection};
 use crate::scoreboard::Count;
 
 impl Reactor {
-    /// Answers a request that has waited for longer than the limit with 503. Returns any other one.
+    /// Answers a request that has waited longer than the limit with 503. Returns any other request.
     #[inline]
     pub fn refuse_if_late(&mut self, connection: Box<Connection>) -> Option<Box<Connection>> {
         if self.settings.max_queue_time == 0 {

@@ -1,4 +1,4 @@
-//! Room for connections: closes some where descriptors run out, and accepts nobody where that does not help.
+//! Room for connections: closes some when descriptors run out, and accepts nobody when that does not help.
 
 use std::io;
 
@@ -6,24 +6,24 @@ use super::Reactor;
 use crate::conn::Phase;
 use crate::settings::SHORTAGE_PAUSE;
 
-/// How long nobody is accepted when the whole system lacks something (ENFILE, ENOMEM, ENOBUFS), in milliseconds: as long as
-/// in nginx. A connection that is closed would make no room, because other processes take that.
+/// Length of the pause in which nobody is accepted because the whole system lacks something (ENFILE, ENOMEM, ENOBUFS), in milliseconds: as
+/// long as in nginx. Closing a connection would make no room, because other processes would take it.
 const SYSTEM_PAUSE: u64 = 500;
 
-/// Connections that can be closed, by their phases, in this order: those that have had their last response, those without a
-/// request, and those with a part of a head. The last are told by 408: clients that send it byte by byte would keep everybody out. A
-/// response that is being sent, and a body that is being received, is never cut.
+/// Phases whose connections can be closed, in this order: after the last response, without a request, within a head. Clients within a head
+/// get a 408: by sending heads byte by byte they would keep everybody out. A response that is being sent, or a body that is being received,
+/// is never cut.
 const ROOM_PHASES: [&[Phase]; 3] = [&[Phase::Draining], &[Phase::Idle, Phase::Fresh], &[Phase::Head]];
 
 impl Reactor {
-    /// Closes the connection with the earliest deadline of those that can make room; false if there is none.
+    /// Closes the connection with the earliest deadline in these phases. Returns false if there is none.
     pub fn make_room(&mut self) -> bool {
         let key = ROOM_PHASES.iter().find_map(|phases| self.table.first_in(phases));
         key.into_iter().for_each(|key| self.time_out(key));
         key.is_some()
     }
 
-    /// A client could not be accepted. Makes room for it if that helps, else begins a pause.
+    /// A client could not be accepted. Makes room for the client if that helps. Otherwise begins a pause.
     pub fn note_failed_accept(&mut self, error: &io::Error) {
         self.logging.warn_of_failure("accept", error);
         let is_own = fastrack_sys::is_out_of_fds(error);
@@ -32,7 +32,7 @@ impl Reactor {
         }
     }
 
-    /// The same while the application has the other thread. That one makes room when it is back.
+    /// The same for the helper, while the application has the other thread. That thread makes room when it returns.
     pub(super) fn note_failed_accept_for_others(&mut self, error: &io::Error) {
         if fastrack_sys::is_lost_fd(error) {
             self.shortage.lost_descriptors = true;
@@ -61,15 +61,14 @@ impl Reactor {
         !self.shortage.is_paused()
     }
 
-    /// Whether a connection had to stay in the shared queue since the last call of this, which is logged.
+    /// Whether a connection had to stay in the shared queue since the last call. Logs the reason.
     pub fn take_untaken(&mut self) -> bool {
         let (has_untaken, error) = self.shortage.take_untaken();
         error.into_iter().for_each(|error| self.logging.warn_of_failure("take a connection over", error));
         has_untaken
     }
 
-    /// Keeps in mind whether a call failed because the application has closed a descriptor of the server's. If not, the failure is
-    /// logged.
+    /// Notes whether a call failed because the application has closed a descriptor of the server's. Logs any other failure.
     pub(super) fn note_failure(&mut self, what: &str, error: &io::Error) {
         if fastrack_sys::is_lost_fd(error) {
             self.shortage.lost_descriptors = true;
@@ -82,7 +81,7 @@ impl Reactor {
         self.shortage.lost_descriptors = true;
     }
 
-    /// Whether memory has run out since the last call of this. Frees what is not in use.
+    /// Whether memory has run out since the last call. Frees unused buffers then.
     pub fn take_memory_shortage(&mut self) -> bool {
         let lacks_memory = std::mem::take(&mut self.shortage.lacks_memory);
         if lacks_memory {

@@ -1,4 +1,4 @@
-//! When a run of the engine is over, and how a worker that stops lets go of its listeners and of the shared queue.
+//! The end of a run of the engine, and how a stopping worker releases its listeners and the shared queue.
 
 use std::io;
 
@@ -40,17 +40,17 @@ impl Reactor {
         self.threads.is_idle() && self.threads.streams.is_empty()
     }
 
-    /// Whether streams are all that is left, which is yet to be [told](Finish::Streaming).
+    /// Whether only streams are left, and [`Finish::Streaming`] has not been returned yet.
     pub(super) fn has_only_streams(&self) -> bool {
         let is_told = self.lead.is_streaming_told || self.lead.lost;
         let is_any = !is_told && !self.threads.streams.is_empty();
         is_any && self.threads.is_idle() && self.has_nothing_here()
     }
 
-    /// Stops accepting. From then on only clients that are here already are waited for.
+    /// Stops accepting. From then on the worker waits only for clients that it has.
     pub fn end_accepting(&mut self) {
         if self.control.is_draining() {
-            // No other worker will accept these clients: they would be cut off with the last listener.
+            // No other worker will accept the clients in the backlog. They would be cut off with the last listener.
             self.lead.listeners.accept_backlog().into_iter().for_each(|client| self.accept_and_queue(client));
         }
         // The kernel has woken only this worker for the first client of each listener (EPOLLEXCLUSIVE, epoll_ctl(2)).
@@ -64,14 +64,14 @@ impl Reactor {
         }
         self.begin_stop();
         let Some(queue_handle) = self.queue_handle() else { return };
-        // It fails only if the queue is not registered.
+        // The removal fails only if the queue is not registered.
         let _ = self.lead.poller.remove(queue_handle.receiver());
         if !queue_handle.has_successor() {
             self.take_all_over();
         } else if !queue_handle.is_another_serving() {
             self.take_each_over();
         } else if self.lead.schedule.queue_announced {
-            // As with a client that was announced to this worker alone.
+            // The kernel may have woken only this worker for a connection in the queue.
             self.take_one_over();
         }
         self.lead.schedule.queue_announced = false;
@@ -84,7 +84,7 @@ impl Reactor {
             self.hand_off_all();
             self.lead.finish = Some(Finish::Lost);
         } else if fastrack_sys::is_shortage(error) {
-            // There will be memory again, and the connections are here.
+            // Memory will be free again, and the connections are here.
             self.logging.warn_of_failure("wait", error);
             fastrack_sys::sleep(SHORTAGE_PAUSE);
         } else {
@@ -93,8 +93,8 @@ impl Reactor {
         }
     }
 
-    /// The application has closed descriptors of the engine's, for example all sockets. The worker stops: without them it would only
-    /// look as if it served.
+    /// The application has closed descriptors of the engine's, for example all sockets. The worker stops: without the descriptors it would
+    /// only seem to serve.
     pub(super) fn stop_lost(&mut self) {
         if !std::mem::replace(&mut self.lead.lost, true) {
             self.warn(LOST.into());
@@ -102,7 +102,7 @@ impl Reactor {
         self.control.stop();
     }
 
-    /// Accepts a client while stopping. Its request is served here.
+    /// Accepts a client while stopping. This worker serves the client's request.
     fn accept_and_queue(&mut self, client: Client) {
         let (connection, step) = self.read_first(client);
         let next = self.settle_new(connection, step);

@@ -1,27 +1,27 @@
-//! When each source of work gets a turn: by numbers of requests, and by when requests began. No clock is asked.
+//! When each source of work gets a turn: by numbers of requests, and by the times at which requests began. No clock is asked.
 
 use crate::conn::Connection;
 
-/// Clients accepted in a row before the poller of the connections is asked, where there are connections and none has an event.
+/// Clients accepted in a row before the connections' poller is asked, if there are connections and none has an event.
 pub(super) const ACCEPTS_BESIDE_IDLE: u32 = 16;
 
-/// Clients accepted in a row before that, where there are no connections, or some have events.
-/// Bench: `bench/run --workload hello-tcp,newcomer`.
+/// Clients accepted in a row before that, if there are no connections, or some have events. Bench: `bench/run --workload
+/// hello-tcp,newcomer`.
 pub(super) const ACCEPTS_PER_POLL: u32 = 64;
 
 /// Requests of kept clients served before the listeners are polled again. Bench: `bench/run --workload keepalive,newcomer`.
 pub(super) const KEPT_PER_POLL: u32 = 64;
 
-/// Milliseconds after which the listeners are polled whenever no request is ready. Short requests come to [`KEPT_PER_POLL`] first,
-/// which costs them next to nothing; long ones can afford 0.2 microseconds each time.
+/// Milliseconds after which the listeners are polled whenever no request is ready. Short requests reach [`KEPT_PER_POLL`] first, which
+/// costs them next to nothing. Long requests can afford 0.2 microseconds each time.
 const LISTENERS_POLL_INTERVAL: u64 = 1;
 
-/// Requests served from one connection given to an idle worker to the next. Giving costs as much as half a short request, so this
-/// limits how fast connections spread over the workers, and what two workers pay that give to and fro.
-/// Bench: `bench/run --workload keepalive`.
+/// Requests served from one connection given to an idle worker to the next. Giving costs as much as half a short request. So this number
+/// limits how fast connections spread over the workers, and what two workers pay that give to each other. Bench: `bench/run --workload
+/// keepalive`.
 pub(super) const REQUESTS_PER_GIVING: u32 = 128;
 
-/// Milliseconds from one such connection to the next, where requests are longer and fewer.
+/// Milliseconds from one given connection to the next, if requests are longer and fewer.
 pub(super) const GIVING_INTERVAL: u64 = 4;
 
 /// Whose turn it is.
@@ -33,19 +33,19 @@ pub(crate) struct Schedule {
     kept: u32,
     /// Requests served since a connection was last given to an idle worker.
     since_given: u32,
-    /// When the last request began, in milliseconds, as are the next two.
+    /// The time at which the last request began, in milliseconds. The next two fields are copies of earlier such times.
     last_began: u64,
     /// `last_began` when a connection was last given to an idle worker.
     last_given: u64,
     /// `last_began` when the listeners were last polled.
     last_poll: u64,
-    /// The worker has waited for clients since the listeners were last polled.
+    /// Whether the worker has waited for clients since the listeners were last polled.
     has_waited: bool,
-    /// Requests are so long that those which are ready wait in the shared queue: see [`Self::is_sharing_due`].
+    /// Whether requests are so long that ready ones wait in the shared queue: see [`Self::is_sharing_due`].
     pub(super) shares: bool,
     /// A ready request, to be served next.
     pub(super) next: Option<Box<Connection>>,
-    /// The poller has reported the shared queue.
+    /// Whether the poller has reported the shared queue.
     pub(super) queue_announced: bool,
 }
 
@@ -56,7 +56,7 @@ impl Schedule {
         self.since_given = self.since_given.saturating_add(1);
     }
 
-    /// A client gets its turn to be accepted, unless `most` had theirs since the last poll.
+    /// A client gets its turn to be accepted, unless `most` clients had theirs since the last poll.
     pub(super) fn may_accept(&self, most: u32) -> bool {
         self.accepted < most
     }
@@ -84,18 +84,18 @@ impl Schedule {
         self.has_waited = true;
     }
 
-    /// Whether the requests since the last poll of the listeners have taken a millisecond each, or more. Then the ready ones of all workers
-    /// are to wait in the shared queue, in one order, which costs some 15 microseconds each. Few requests say nothing about their length
-    /// where the worker has waited. Bench: `bench/run --workload newcomer` (the tail of kept clients).
+    /// Whether requests since the last poll of the listeners have taken a millisecond each, or more. Then the ready requests of all workers
+    /// are to wait in the shared queue, in one order, at a cost of some 15 microseconds each. Few requests tell nothing of their length if
+    /// the worker has waited. Bench: `bench/run --workload newcomer` (the tail of kept clients).
     pub(super) fn is_sharing_due(&self) -> bool {
         let millis = self.last_began.saturating_sub(self.last_poll);
         !self.has_waited && self.kept > 0 && u64::from(self.kept) <= millis
     }
 
-    /// A poll begins. Returns whether the listeners are polled, too: that is due, or `is_urgent`.
+    /// A poll begins. Returns whether the listeners are polled, too: if that is due, or the poll `is_urgent`.
     ///
-    /// INVARIANT: `kept` is reset only where the listeners are polled. Otherwise fewer than [`KEPT_PER_POLL`] busy clients would keep new
-    /// ones in the backlog for as long as they go on.
+    /// INVARIANT: `kept` is reset only when the listeners are polled. Otherwise fewer than [`KEPT_PER_POLL`] busy clients would keep new
+    /// ones in the backlog as long as they are busy.
     pub(super) fn begin_poll(&mut self, is_urgent: bool) -> bool {
         let is_sharing_due = self.is_sharing_due();
         self.accepted = 0;

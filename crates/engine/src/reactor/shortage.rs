@@ -11,15 +11,15 @@ use crate::settings::own_descriptors;
 pub(super) struct Shortage {
     /// The most connections that are kept.
     capacity: usize,
-    /// Until when nobody is accepted, in milliseconds of the monotonic clock; 0 if there is no pause.
+    /// The end of the pause in which nobody is accepted, in milliseconds of the monotonic clock; 0 if there is no pause.
     pause: u64,
-    /// Why a connection could not be taken from the shared queue at the last try.
+    /// The reason why a connection could not be taken from the shared queue at the last try.
     queue_failure: Option<io::Error>,
-    /// The leader has not seen yet that a connection had to stay in the shared queue.
+    /// Whether a connection had to stay in the shared queue, and the leader has not seen that yet.
     has_untaken: bool,
-    /// The application has closed a descriptor of the poller or of the shared queue.
+    /// Whether the application has closed a descriptor of the poller or of the shared queue.
     pub lost_descriptors: bool,
-    /// There was no memory for a request or a response.
+    /// Whether there was no memory for a request or a response.
     pub lacks_memory: bool,
 }
 
@@ -35,12 +35,12 @@ impl Shortage {
         }
     }
 
-    /// Whether there is room for one connection more than so many.
+    /// Whether there is room for one more connection beside `connections`.
     pub fn has_room(&self, connections: usize) -> bool {
         connections < self.capacity
     }
 
-    /// Begins a pause of so many milliseconds in which nobody is accepted.
+    /// Begins a pause of `millis` milliseconds in which nobody is accepted.
     pub fn pause(&mut self, millis: u64) {
         self.pause = monotonic_millis() + millis;
     }
@@ -82,7 +82,7 @@ impl Shortage {
         self.has_untaken
     }
 
-    /// As [`has_untaken`](Self::has_untaken), which is false from then on; with the reason, if the last try failed.
+    /// As [`has_untaken`](Self::has_untaken), with the reason if the last try failed. Clears the note.
     pub fn take_untaken(&mut self) -> (bool, Option<&io::Error>) {
         let has_untaken = std::mem::take(&mut self.has_untaken);
         (has_untaken, self.queue_failure.as_ref().filter(|_| has_untaken))

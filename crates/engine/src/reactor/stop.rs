@@ -12,14 +12,14 @@ use crate::conn::{Connection, Phase, Step};
 use crate::handoff::QueueHandle;
 use crate::settings::STOP_TIME_IDLE;
 
-/// How long clients get here that have their last response and still send, in milliseconds: what was under way arrives, and no stop
-/// waits for an upload that nobody reads.
+/// Time for clients that have their last response and still send, in milliseconds: bytes under way arrive, and no stop waits for an upload
+/// that nobody reads.
 const STOP_TIME_LINGER: u64 = 2_000;
 
-/// How long a connection that is given away waits for room in the shared queue, in milliseconds.
+/// Time that a connection waits for room in the shared queue, in milliseconds.
 const QUEUE_ROOM_TIME: u64 = 100;
 
-/// How long the process that ends waits for bodies that are being written, in milliseconds.
+/// Time that an ending process waits for bodies that are being written, in milliseconds.
 const DISK_WRITE_TIME: u64 = 200;
 
 impl Reactor {
@@ -38,7 +38,7 @@ impl Reactor {
         }
     }
 
-    /// How long an idle connection is parked while stopping, in milliseconds. When the whole server stops, waiting gains nothing.
+    /// Time that an idle connection is parked while stopping, in milliseconds. When the whole server stops, waiting gains nothing.
     fn idle_stop_time(&self) -> u64 {
         if self.control.is_draining() {
             STOP_TIME_IDLE
@@ -47,7 +47,7 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection to another worker while stopping, or parks it here for a while.
+    /// Gives a connection to another worker while stopping, or parks the connection here for a while.
     pub(super) fn park_stopping(&mut self, connection: Box<Connection>) {
         let now = monotonic_millis();
         let is_early = self.stopping.is_early(connection.phase(), now);
@@ -62,10 +62,10 @@ impl Reactor {
         self.park_here(connection, deadline);
     }
 
-    /// Gives a connection to another worker. Returns it if there is none, or no room in the queue.
+    /// Gives a connection to another worker. Returns the connection if there is no other worker, or no room in the queue.
     ///
-    /// A response does not wait in the queue, neither for a successor that is not there yet, nor behind requests, nor for a
-    /// worker that is also about to stop.
+    /// A response does not wait in the queue: not for a successor that is still to come, not behind requests, and not for a worker that is
+    /// also about to stop.
     fn give_while_stopping(&mut self, connection: Box<Connection>) -> Result<(), Box<Connection>> {
         let is_taken = match connection.phase() {
             Phase::Sending => self.is_response_taken(),
@@ -76,7 +76,7 @@ impl Reactor {
         }
         let mut given = self.give(connection);
         if given.is_err() {
-            // The queue is full. The others empty it in no time, unless they are busy.
+            // The queue is full. Other workers empty it quickly, unless they are busy.
             let has_room = |queue_handle: &QueueHandle| queue_handle.wait_for_room(QUEUE_ROOM_TIME);
             self.stopping.queue_stayed_full = self.stopping.queue_stayed_full || !self.queue_says(has_room);
             if !self.stopping.queue_stayed_full {
@@ -86,9 +86,9 @@ impl Reactor {
         given.map(|()| self.take_all_over_if_last())
     }
 
-    /// Whether another worker goes on with a response at once, even if all are in the application: see
-    /// [`take_slow_clients`](Self::take_slow_clients). If they are for long, with requests in the queue, it must do: this
-    /// worker has to end.
+    /// Whether another worker continues a response at once, even if all workers are in the application: see
+    /// [`take_slow_clients`](Self::take_slow_clients). If requests keep the workers busy for long, the response waits in the queue after
+    /// all, because this worker has to end.
     fn is_response_taken(&self) -> bool {
         let is_urgent = self.stopping.is_overdue(monotonic_millis());
         let is_request_first =
@@ -100,7 +100,7 @@ impl Reactor {
         self.queue_says(is_served) && (is_urgent || !self.queue_says(is_request_first))
     }
 
-    /// Gives away a connection whose time is over at this worker. False if its time is over for good.
+    /// Gives away a connection whose time at this worker is over. Returns false if the connection has to end.
     pub(super) fn give_late(&mut self, connection: Box<Connection>, deadline: u64) -> bool {
         let Err(connection) = self.give_while_stopping(connection) else { return true };
         let latest = self.stopping.latest().min(connection.deadline);
@@ -109,8 +109,8 @@ impl Reactor {
         has_more
     }
 
-    /// Ends an idle connection, but not at once: a busy client may send a request at this very moment, which a
-    /// close would lose. That request is answered with `Connection: close`.
+    /// Ends an idle connection, but not at once: its client may send a request at this very moment, which a close would lose. That request
+    /// is answered with `Connection: close`.
     fn close_idle(&mut self, mut connection: Box<Connection>) {
         let latest = self.stopping.latest();
         let step = self.read(&mut connection);
@@ -123,7 +123,7 @@ impl Reactor {
         self.queue_if_ready(next);
     }
 
-    /// The others may have stopped just when this worker gave them a connection: the last one empties the queue.
+    /// The others may have stopped just when this worker gave them a connection. The last worker empties the queue.
     pub(super) fn take_all_over_if_last(&mut self) {
         if self.is_stopping() && !self.stopping.is_handing_off && !self.queue_says(QueueHandle::has_successor)
         {
@@ -131,7 +131,7 @@ impl Reactor {
         }
     }
 
-    /// Whether the stop is complete. The last worker waits until what is queued can be taken, until its time is over.
+    /// Whether the stop is complete. The last worker waits until it can take the queued connections, or its time is over.
     pub fn is_stopped(&mut self) -> bool {
         if !self.is_done() {
             return false;
@@ -141,7 +141,8 @@ impl Reactor {
         self.is_done() && !waits_for_queued
     }
 
-    /// Takes one connection from the shared queue, and queues its request. One without a request goes back, which wakes another worker.
+    /// Takes one connection from the shared queue, and queues its request. A connection without a request goes back, which wakes another
+    /// worker.
     pub fn take_one_over(&mut self) {
         if let Some((connection, step)) = self.take_any() {
             let next = self.settle_taken(connection, step);
@@ -149,7 +150,8 @@ impl Reactor {
         }
     }
 
-    /// Takes each connection that is in the shared queue now. One without a request goes back to its end, for a successor.
+    /// Takes each connection that is in the shared queue now. A connection without a request goes back to the end of the queue, for a
+    /// successor.
     pub fn take_each_over(&mut self) {
         for _ in 0..self.queue_handle.as_ref().map_or(0, QueueHandle::queued) {
             self.take_one_over();
@@ -163,16 +165,16 @@ impl Reactor {
         }
     }
 
-    /// The process ends in the middle of a request. All other connections go to the shared queue, for other workers or
-    /// this one's successor; so do those that a thread comes back with afterwards. Where that cannot be, uploads are answered
-    /// with 502, and the others are closed.
+    /// The process ends in the middle of a request. All other connections go to the shared queue, for other workers or this worker's
+    /// successor. So do connections that a thread returns with later. Without a queue, uploads are answered with 502, and other connections
+    /// are closed.
     pub fn hand_off_all(&mut self) {
         self.queue_next();
         self.follow(&|| false);
         self.stopping.is_handing_off = true;
         self.table.disk().wait(DISK_WRITE_TIME);
         self.queue_handle.iter().for_each(|queue_handle| queue_handle.set_serving(false));
-        // Responses first: busy workers also go on with what is at the head of the queue and needs no application.
+        // Responses come first: busy workers also continue connections at the head of the queue that need no application.
         let parked = self.table.keys().into_iter().filter_map(|key| self.table.take(key));
         let (first, last): (Vec<_>, Vec<_>) = parked
             .map(|(connection, _)| after_write(connection))
@@ -184,7 +186,7 @@ impl Reactor {
         self.flush_log(CUT_LOG_TIME);
     }
 
-    /// Gives a connection to another worker, or ends it: the process is about to end.
+    /// Gives a connection to another worker, or ends the connection, because the process is about to end.
     pub(super) fn give_or_abort(&mut self, connection: Box<Connection>) {
         let is_taken =
             if self.is_stopping() { QueueHandle::is_another_serving } else { QueueHandle::has_successor };
@@ -193,12 +195,12 @@ impl Reactor {
         if connection.phase() != Phase::Body {
             return self.abort(connection);
         }
-        // An upload that has begun: its client learns that nobody will take the rest. The server reads the bytes that have arrived,
-        // because a close with unread data could lose the response.
+        // An upload has begun. Its client learns that nobody will take the rest. The server reads the bytes that have arrived, because a
+        // close with unread data could lose the response.
         let mut response = Vec::new();
         let with_body = !connection.is_head_request();
         error_response(Error::Ended, self.date.at(epoch_seconds()), with_body, &mut response);
-        // As in `refuse`, but there is no time to wait for the client.
+        // As in `refuse`, without time to wait for the client.
         let _ = fastrack_sys::send(connection.as_fd(), &response);
         let _ = fastrack_sys::shutdown_write(connection.as_fd());
         fastrack_sys::drain_input(connection.as_fd());
@@ -206,7 +208,8 @@ impl Reactor {
     }
 }
 
-/// Takes the result of the disk thread's write of the connection's body, if there is one. An unfinished write leaves the body incomplete.
+/// Takes the result of the disk thread's write of the connection's body, if there is a write. An unfinished write leaves the body
+/// incomplete.
 fn after_write(mut connection: Box<Connection>) -> Box<Connection> {
     let _ = connection.end_write();
     connection

@@ -17,8 +17,8 @@ use crate::conn::{Connection, Disk, Phase, Spooling};
 use crate::control::Control;
 use crate::scoreboard::{Count, Counters};
 
-/// Events handled without a request becoming ready, before other sources get a turn, and before the poller is asked for newer events.
-/// Each event may bring a megabyte.
+/// Events handled without a ready request before other sources get a turn, and before the poller is asked for newer events. Each event may
+/// bring a megabyte.
 pub(super) const EVENTS_PER_TURN: usize = 16;
 
 /// The most memory that all incomplete bodies of a worker take, in bytes. Larger ones go to files.
@@ -31,23 +31,23 @@ const DISK: u64 = u32::MAX as u64;
 struct Entry {
     /// None while the connection is taken out.
     connection: Option<Box<Connection>>,
-    /// When the connection's time is over, in milliseconds of the monotonic clock.
+    /// The connection's deadline, in milliseconds of the monotonic clock.
     deadline: u64,
     /// The entry's deadline in `deadlines`, which may be earlier.
     listed: Option<u64>,
-    /// An event is queued.
+    /// Whether an event is queued.
     queued: bool,
-    /// When the event was polled, in milliseconds of the monotonic clock.
+    /// The time at which the event was polled, in milliseconds of the monotonic clock.
     since: u64,
-    /// An event came while the connection was taken out.
+    /// Whether an event came while the connection was taken out.
     missed: bool,
-    /// The event says that the client has shut down its sending side, or is gone.
+    /// Whether the event says that the client has shut down its sending side, or is gone.
     ended: bool,
     /// The [memory](Connection::body_memory) of the connection's body, in bytes.
     memory: usize,
-    /// The poller reports when the socket can be written to.
+    /// Whether the poller reports when the socket can be written to.
     watches_output: bool,
-    /// The kernel could not watch the socket yet.
+    /// Whether the kernel could not watch the socket yet.
     unwatched: bool,
     /// The phase in which the connection is parked.
     phase: Option<Phase>,
@@ -56,22 +56,22 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: Slab<Entry>,
-    /// Deadlines with their keys. One that is put off stays here until then: a connection in use costs nothing.
+    /// Deadlines with their keys. A deadline that is put off stays here until then, so that a connection in use costs nothing.
     deadlines: BTreeSet<(u64, usize)>,
     poller: Poller,
     polled: Events,
-    /// When the poller last had events, in milliseconds of the monotonic clock.
+    /// The time at which the poller last had events, in milliseconds of the monotonic clock.
     polled_at: u64,
-    /// Keys of the connections that have events, and how many were handled since the last poll.
+    /// Keys of connections with events, and the number of events handled since the last poll.
     events: VecDeque<usize>,
     handled: usize,
     /// Memory of all incomplete bodies that are parked, in bytes.
     memory: usize,
-    /// How many connections are parked in each phase.
+    /// The number of parked connections in each phase.
     parked: [u64; Phase::ALL],
     pub(super) unwatched: WatchRetry,
     disk: Disk,
-    /// Keys of the connections that are to receive more of their bodies once the disk has written something.
+    /// Keys of connections that receive more of their bodies once the disk has written something.
     put_off: Vec<usize>,
 }
 
@@ -122,7 +122,7 @@ impl Table {
         self.memory
     }
 
-    /// Whether so much `more` memory would be too much, for all bodies together.
+    /// Whether `more` memory would be too much for all bodies together.
     pub(super) fn is_too_much(&self, more: usize) -> bool {
         more > 0 && self.memory + more > BODY_MEMORY
     }
@@ -177,7 +177,7 @@ impl Table {
         queue_event(&mut self.entries, &mut self.events, key, false, self.polled_at);
     }
 
-    /// Takes out the connection with the first event; with the time when that came, and whether its client has ended.
+    /// Takes out the connection with the first event. Also returns the time of the event, and whether the client has ended.
     pub(super) fn next_event(&mut self) -> Option<(Box<Connection>, u64, bool)> {
         let key = self.events.pop_front()?;
         self.handled += 1;
@@ -201,8 +201,8 @@ impl Table {
         Some((connection, entry.since, std::mem::take(&mut entry.ended)))
     }
 
-    /// Keeps a connection until an event or its deadline. One that the kernel cannot watch (ENOSPC, ENOMEM) is kept all the
-    /// same, and tried again. Fails if the socket is none that can be watched.
+    /// Keeps a connection until an event or its deadline. A connection that the kernel cannot watch (ENOSPC, ENOMEM) is also kept, and
+    /// tried again. Fails if the socket cannot be watched at all.
     pub(super) fn park(
         &mut self,
         mut connection: Box<Connection>,
@@ -252,7 +252,7 @@ impl Table {
         Ok(key)
     }
 
-    /// Asks again for those connections that the kernel could not watch. It reports what has come meanwhile.
+    /// Asks again for connections that the kernel could not watch. The kernel reports events that came meanwhile.
     fn watch_again(&mut self) {
         for key in self.unwatched.take_due() {
             let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.unwatched) else { continue };
@@ -264,7 +264,7 @@ impl Table {
             if entry.unwatched {
                 self.unwatched.add_again(key);
             } else if entry.watches_output {
-                // The kernel has it by now, and needs no memory for a change.
+                // The kernel watches the socket by now, and needs no memory for a change.
                 let _ = self.poller.watch_output(connection.as_fd(), key as u64, true);
             }
         }
@@ -300,11 +300,12 @@ impl Table {
         if let Some(listed) = self.entries.try_remove(key).and_then(|entry| entry.listed) {
             self.deadlines.remove(&(listed, key));
         }
-        // A close leaves it in the set if another process has a copy (epoll(7)). It fails only if it is not there.
+        // If another process has a copy, a close would leave the socket in the set (epoll(7)). The removal fails only if the socket is not
+        // in the set.
         let _ = self.poller.remove(connection.as_fd());
     }
 
-    /// Tells the master how many connections are parked.
+    /// Tells the master the number of parked connections.
     pub(super) fn publish(&self, counters: &Counters) {
         let parked = |phases: &[Phase]| phases.iter().map(|phase| self.parked[*phase as usize]).sum();
         counters.set(Count::Idle, parked(&[Phase::Idle]));
@@ -312,13 +313,13 @@ impl Table {
         counters.set(Count::Writing, parked(&[Phase::Sending, Phase::Draining]));
     }
 
-    /// When to look for overdue connections, at the latest, in milliseconds.
+    /// The time of the next look for overdue connections at the latest, in milliseconds.
     pub(super) fn next_deadline(&self) -> Option<u64> {
         let first = self.deadlines.first().map(|(deadline, _)| *deadline);
         first.into_iter().chain(self.unwatched.next_try()).min()
     }
 
-    /// The key of the connection with the earliest deadline, if that is not after `latest`.
+    /// The key of the connection with the earliest deadline, if the deadline is not after `latest`.
     pub(super) fn due(&mut self, latest: u64) -> Option<usize> {
         while let Some((time, key)) = self.deadlines.first().copied().filter(|(time, _)| *time <= latest) {
             let entry = self.entries.get(key)?;
@@ -330,7 +331,7 @@ impl Table {
         None
     }
 
-    /// The key of the connection with the earliest deadline of those that are parked in one of these phases.
+    /// The key of the connection with the earliest deadline among those parked in these phases.
     pub(super) fn first_in(&mut self, phases: &[Phase]) -> Option<usize> {
         let mut next = (0, 0);
         while self.has_any_in(phases) {
@@ -351,7 +352,7 @@ impl Table {
         phases.iter().any(|phase| self.parked[*phase as usize] > 0)
     }
 
-    /// Gives a connection an entry of its own deadline in `deadlines`. A connection that is taken out gets a new one when it comes back.
+    /// Adds the deadline of a connection to `deadlines`. A connection that is taken out gets a new deadline when it comes back.
     fn correct_entry(&mut self, time: u64, key: usize) {
         self.deadlines.remove(&(time, key));
         let Some(entry) = self.entries.get_mut(key) else { return };
@@ -377,7 +378,7 @@ fn take_from(parked: &mut [u64; Phase::ALL], entry: &mut Entry) {
     }
 }
 
-/// Queues at most one event of each connection: a client that sends without a pause would have more and more of them.
+/// Queues at most one event of each connection. Otherwise a client that sends without a pause would have more and more events.
 fn queue_event(entries: &mut Slab<Entry>, events: &mut VecDeque<usize>, key: usize, ended: bool, since: u64) {
     let Some(entry) = entries.get_mut(key) else { return };
     entry.ended |= ended;

@@ -9,9 +9,9 @@ use crate::settings::SHORTAGE_PAUSE;
 #[derive(Debug, Default)]
 pub(super) struct WatchRetry {
     keys: Vec<usize>,
-    /// When to ask again, in milliseconds of the monotonic clock.
+    /// The time of the next try, in milliseconds of the monotonic clock.
     next_try: u64,
-    /// Why the last connection could not be watched, until that is logged.
+    /// The reason why the last connection could not be watched, until the reason is logged.
     error: Option<io::Error>,
 }
 
@@ -27,7 +27,7 @@ impl WatchRetry {
         self.next_try = monotonic_millis() + SHORTAGE_PAUSE;
     }
 
-    /// The keys of the connections for which to ask again now. They are forgotten here.
+    /// Takes the keys of the connections to try again now.
     pub fn take_due(&mut self) -> Vec<usize> {
         if self.keys.is_empty() || monotonic_millis() < self.next_try {
             return Vec::new();
@@ -35,7 +35,7 @@ impl WatchRetry {
         std::mem::take(&mut self.keys)
     }
 
-    /// When to ask again, in milliseconds of the monotonic clock; None if all are watched.
+    /// The time of the next try, in milliseconds of the monotonic clock; None if all connections are watched.
     pub fn next_try(&self) -> Option<u64> {
         (!self.keys.is_empty()).then_some(self.next_try)
     }

@@ -4,7 +4,7 @@
 //! the thread that has the application's lock writes the time of the garbage collector, the access log's thread its lines, and the
 //! helper the overdue requests. One overdue request may be lost in the count.
 //!
-//! A worker counts on where the last worker in its slot has ended, so that no total ever goes back.
+//! A new worker adds to the counters of the last worker in its slot, so that no total ever goes back.
 
 use fastrack_sys::SharedMemory;
 
@@ -159,7 +159,7 @@ pub(crate) enum Count {
     Accepted,
     HandedOver,
     TakenOver,
-    /// Only the helper writes it.
+    /// Only the helper writes this number.
     TimedOut,
     Refused,
     Overloaded,

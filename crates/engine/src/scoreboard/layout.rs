@@ -43,9 +43,9 @@ unsafe impl Shareable for Board {}
 pub struct WorkerSlot {
     pub worker: WorkerWords,
     pub memory: MemoryWords,
-    /// Counters of the worker, and of the workers that had the slot before.
+    /// Counters of the worker, and of earlier workers in the slot.
     pub counters: CounterWords,
-    /// How long the workers before had been in the application, in milliseconds.
+    /// Time that earlier workers had spent in the application, in milliseconds.
     pub busy_before: Word,
     /// How many threads the worker has besides the first.
     pub other_threads: Word,

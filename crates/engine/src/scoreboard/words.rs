@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{fence, AtomicU64, Ordering};
 
-/// A number that one thread at a time writes and any process may read. It takes plain loads and stores, no system call and no lock.
+/// A number that one thread at a time writes and any process may read, with plain loads and stores: no system call, no lock.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 pub struct Word(AtomicU64);
@@ -24,7 +24,7 @@ impl Word {
         self.set(self.get().wrapping_add(more));
     }
 
-    /// Sets the number. A reader that [sees](Self::published) it also sees all that this thread has written before.
+    /// Sets the number. A reader that [sees](Self::published) the number also sees all earlier writes of this thread.
     #[inline]
     pub fn publish(&self, number: u64) {
         self.0.store(number, Ordering::Release);

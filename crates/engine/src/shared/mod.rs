@@ -14,8 +14,8 @@ pub(crate) use timer::HelperTimer;
 #[derive(Debug)]
 pub(crate) struct Shared {
     reactor: Mutex<Reactor>,
-    /// INVARIANT: a thread that runs the engine never waits for the helper, nor for a thread that forks, while these have the right to
-    /// [drive](Baton::drive). It would wait with the application's lock (Ruby's GVL), which the fork may need.
+    /// INVARIANT: a thread that runs the engine never waits for the helper, or for a thread that forks, while these have the right to
+    /// [drive](Baton::drive). The thread would wait with the application's lock (Ruby's GVL), which the fork may need.
     baton: Arc<Baton>,
     timer: HelperTimer,
     app_threads: AppThreads,
@@ -38,10 +38,9 @@ impl Shared {
         &self.timer
     }
 
-    /// Locks the reactor. Nobody holds it while waiting.
+    /// Locks the reactor. No thread holds the lock while it waits.
     pub fn reactor(&self) -> MutexGuard<'_, Reactor> {
-        // A panic of the helper ends the process. One of the application's thread is not caught while it has the
-        // reactor.
+        // A panic of the helper ends the process. A panic of the application's thread is not caught while the thread has the reactor.
         self.reactor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,20 +51,20 @@ impl Shared {
         self.reactor()
     }
 
-    /// Locks the reactor if it is free. None also if the application's thread panicked with it: it may be
+    /// Locks the reactor if it is free. Returns None also if the application's thread has panicked with the lock: the reactor may be
     /// inconsistent.
     pub(crate) fn try_reactor(&self) -> Option<MutexGuard<'_, Reactor>> {
         self.reactor.try_lock().ok()
     }
 
-    /// Keeps the helper from the connections, from when it has let go of them. None if it has not within
-    /// `millis` milliseconds.
+    /// Keeps the helper from the connections, once the helper has finished with them. None if the helper has not finished within `millis`
+    /// milliseconds.
     pub fn keep_from_driving(&self, millis: u64) -> Option<Driving<'_>> {
         within(millis, || self.baton.drive())
     }
 
-    /// The leader is about to wait, and unlocks the reactor. It is idle before that: if the helper locked the reactor in between,
-    /// nobody would handle the events that it polled until another client came.
+    /// The leader is about to wait: it becomes idle, and then unlocks the reactor. In the other order the helper could lock the reactor in
+    /// between, and nobody would handle its events until another client came.
     pub fn set_waiting(&self, reactor: MutexGuard<'_, Reactor>) {
         self.baton.set_idle();
         drop(reactor);
@@ -77,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// The leader begins something that may last: a request, or something else.
+    /// The leader begins work that may last: a request, or something else.
     #[inline]
     pub fn begin(&self) {
         if self.baton.step() {
@@ -85,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// The helper was asleep at this step of the leader, and must see whether something lasts.
+    /// The helper was asleep at this step of the leader, and must see whether the work lasts.
     #[cold]
     fn set_timer(&self) {
         self.baton.wake_up();
@@ -97,7 +96,7 @@ impl Shared {
         self.timer.close_listeners();
     }
 
-    /// Hands off all connections. False if the reactor cannot be locked within `millis` milliseconds.
+    /// Hands off all connections. Returns false if the reactor cannot be locked within `millis` milliseconds.
     pub fn hand_off_all(&self, millis: u64) -> bool {
         let reactor = self.reactor_within(millis);
         reactor.map(|mut reactor| reactor.hand_off_all()).is_some()
@@ -110,7 +109,7 @@ impl Shared {
 }
 
 fn within<T>(millis: u64, attempt: impl Fn() -> Option<T>) -> Option<T> {
-    // By the clock: on a busy machine a sleep of a millisecond takes many.
+    // Measured by the clock: on a busy machine a sleep of a millisecond takes many.
     let latest = monotonic_millis() + millis;
     loop {
         let result = attempt();

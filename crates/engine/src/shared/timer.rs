@@ -1,7 +1,7 @@
 //! Sources of the helper's wake-ups: its timer, its waker, and during a long request also the connections and the listeners.
 //!
-//! The leader sets the timer when it makes a step and the helper [sleeps](crate::admission::Baton::fall_asleep). Nobody stops the timer:
-//! at worst the helper looks once for nothing. All else here belongs to the helper, which alone watches and ignores connections.
+//! The leader sets the timer when it makes a step and the helper [sleeps](crate::admission::Baton::fall_asleep). Nobody stops the timer: at
+//! worst the helper looks once for nothing. Only the helper watches and ignores connections.
 
 use std::fmt::Debug;
 use std::io;
@@ -13,7 +13,7 @@ use fastrack_sys::{Events, Poller, Timer, Waker};
 
 use crate::sync::Mutex;
 
-/// Milliseconds from the leader's step that wakes the helper to the helper's look. The helper notices requests that last longer.
+/// Milliseconds from the step of the leader that wakes the helper to the helper's look. The helper notices requests that last longer.
 pub(crate) const FIRST_LOOK: u64 = 1;
 
 /// Sources that the helper's poller watches. The number of each is its token.
@@ -48,7 +48,7 @@ impl Listening {
             return;
         }
         for (source, token) in self.sources.iter().zip(Watched::Listener as u64..) {
-            // They cannot fail; and if they did, clients would wait in the backlog.
+            // These calls cannot fail. If they did, clients would wait in the backlog.
             let _ = match is_wanted {
                 true => poller.add(source.as_fd(), token),
                 false => poller.remove(source.as_fd()),
@@ -64,7 +64,7 @@ pub(crate) struct HelperTimer {
     /// The timer, the waker and, while they are watched, the connections and the listeners.
     poller: Poller,
     connections: OwnedFd,
-    /// The leader lets go of the listeners when it stops; the rest of the time the helper has the lock.
+    /// The leader releases the listeners when it stops. Otherwise only the helper uses the lock.
     listening: Mutex<Listening>,
 }
 
@@ -95,13 +95,13 @@ impl HelperTimer {
 
     /// Has the helper look soon. One system call.
     pub fn set(&self) {
-        // It cannot fail for this time.
+        // Setting the timer cannot fail for this time.
         let _ = self.timer.set(Duration::from_millis(FIRST_LOOK));
     }
 
-    /// Lets go of the listeners, which are about to be closed.
+    /// Releases the listeners, which are about to be closed.
     ///
-    /// The helper's poller would report a source for ever that stayed in it, because other processes have the listeners open.
+    /// Other processes have the listeners open, so a listener that stayed in the helper's poller would be reported for ever.
     pub fn close_listeners(&self) {
         let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
         listening.watch(&self.poller, false);
@@ -130,7 +130,7 @@ impl HelperTimer {
 
     /// Watches the connections from now on, or ignores them. One system call.
     pub fn watch_connections(&self, is_wanted: bool) {
-        // It cannot fail; and if it did there would be the next look.
+        // The call cannot fail. If it did, the helper would see the connections at its next look.
         let _ = self.poller.set_wanted(&self.connections, Watched::Connections as u64, is_wanted);
     }
 

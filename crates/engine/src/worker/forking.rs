@@ -1,4 +1,4 @@
-//! Forks of the application's, while the engine has connections.
+//! Forks by the application, while the engine has connections.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::control::Control;
 use crate::reactor::Reactor;
 use crate::shared::Shared;
 
-/// How long to wait for the helper, in milliseconds: it may be ending the process.
+/// Time to wait for the helper, in milliseconds. The helper may be ending the process.
 const FORK_HELPER_TIME: u64 = 1_000;
 
-/// How long to wait for the reactor when the helper has let go of it, in milliseconds: nobody else waits with it.
+/// Time to wait for the reactor after the helper has finished with it, in milliseconds. No other thread waits with the lock.
 const FORK_REACTOR_TIME: u64 = 10;
 
 /// Lets the application fork. Belongs to the process that made it.
@@ -26,11 +26,11 @@ impl Forking {
         Forking { shared, control, pid: std::process::id() }
     }
 
-    /// Runs `fork` while the helper changes nothing: it may have taken a connection off the list of what a child
-    /// [lets go of](Control::close), and not have closed it yet. The connections' files are also on that list.
+    /// Runs `fork` while the helper changes nothing: the helper may have taken a connection off the list of descriptors that a child
+    /// [closes](Control::close), and not have closed the connection yet. The connections' files are also on that list.
     ///
-    /// The reactor is not locked during the fork: that may run code of the application's, which may give the GVL to the
-    /// thread that runs the engine.
+    /// The reactor is not locked during the fork. A fork may run code of the application's, which may give the GVL to the thread that runs
+    /// the engine.
     pub fn run<T>(&self, fork: impl FnOnce() -> T) -> T {
         if self.control.is_closed() {
             return fork();
@@ -69,7 +69,7 @@ mod tests {
             });
             receiver.recv_timeout(std::time::Duration::from_millis(20)).expect_err("it waits");
             drop(driving);
-            // The thread that runs the engine may go on.
+            // The thread that runs the engine may continue.
             assert_eq!(receiver.recv().expect("it goes on"), (true, true));
         });
         assert!(shared.keep_from_driving(1).is_some());

@@ -7,8 +7,8 @@ use super::Engine;
 pub struct GcPause<'a>(&'a Engine);
 
 impl Engine {
-    /// Begins a pause of some milliseconds, if no client has to wait for its end: no thread has a request, no client waits here, no
-    /// other worker pauses, and another one is idle, if there are any.
+    /// Begins a pause of some milliseconds, if no client has to wait for its end: no thread has a request, no client waits here, no other
+    /// worker pauses, and another worker is idle, if there are other workers.
     pub fn begin_gc_pause(&self) -> Option<GcPause<'_>> {
         let control = &self.control;
         if control.is_closed() || control.is_stopping() || !self.is_alone() {

@@ -28,20 +28,19 @@ use crate::shared::{HelperTimer, Shared};
 pub use forking::Forking;
 pub use gc_pause::GcPause;
 
-/// One worker's listeners and connections. Several threads of the application may run it: of those that have no request,
-/// one leads.
+/// One worker's listeners and connections. Several threads of the application may run the engine. One of those without a request leads.
 #[derive(Debug)]
 pub struct Engine {
-    // First: it is dropped before the rest, which joins the thread.
+    // Declared first, because its drop joins the thread before the rest is dropped.
     _helper: Helper,
     shared: Arc<Shared>,
     control: Arc<Control>,
     spooling: Spooling,
-    /// One for each thread of the application, by its number.
+    /// What each thread of the application serves requests with, by the thread's number.
     lent_buffers: Box<[OnceLock<Arc<LentBuffer>>]>,
-    /// As [`Lead`] has it: for the thread that waits.
+    /// The poller of [`Lead`], for the thread that waits.
     poller: Arc<Poller>,
-    /// A holder of the control may outlive the engine.
+    /// Other owners of the control may outlive the engine.
     _waker: Option<Arc<Waker>>,
 }
 
@@ -49,11 +48,11 @@ pub struct Engine {
 type LockedReactor<'a> = MutexGuard<'a, Reactor>;
 
 impl Engine {
-    /// An engine for these listeners. It starts the helper's thread.
+    /// Makes an engine for these listeners, and starts the helper's thread.
     ///
-    /// `master` is the read end of a pipe whose other end only the master holds: its end of file means that the
-    /// master is gone. A byte in it wakes the engine, to see that it was told to stop or to pause. The worker shares
-    /// connections with the other members of the `queue`; if that has no place for it, a line in the log says so.
+    /// `master` is the read end of a pipe whose other end only the master holds: the end of file means that the master is gone. A byte in
+    /// the pipe wakes the engine, which then sees whether it was told to stop or to pause. The worker shares connections with the other
+    /// members of the `queue`. If the queue has no place for this worker, the log says so.
     pub fn new(
         listeners: Vec<Listener>,
         master: Option<BorrowedFd<'_>>,
@@ -73,7 +72,7 @@ impl Engine {
         let queue_handle = queue.map(SharedQueue::handle).transpose()?.flatten();
         if let Some(queue_handle) = &queue_handle {
             poller.add_shared(queue_handle.receiver(), Token::Queue.number())?;
-            // The master may stop another worker as soon as this one says that it is ready.
+            // The master may stop another worker as soon as this worker says that it is ready.
             queue_handle.set_serving(true);
         }
         let set = table.poller().as_fd().try_clone_to_owned()?;
@@ -83,7 +82,7 @@ impl Engine {
         // With several threads the helper also looks after new clients.
         let watched = if app_threads.is_alone() { set } else { poller.as_fd().try_clone_to_owned()? };
         let watched_fd = Some(watched.as_raw_fd()).filter(|_| Poller::IS_INHERITED);
-        // There it sees new clients already.
+        // With several threads the helper sees new clients in the leader's poller.
         let beside = if app_threads.is_alone() { listeners.shared() } else { Vec::new() };
         let timer = HelperTimer::new(watched, beside)?;
         if !app_threads.is_alone() && Poller::TAKES_TIMERS {

@@ -8,8 +8,8 @@ use crate::app::App;
 use crate::conn::{Connection, ResponseStage, ResponseWriter};
 
 impl<'e> AppThread<'e> {
-    /// Serves a ready request. Of several threads, another one may lead meanwhile, and afterwards: then this returns None,
-    /// as in a forked child.
+    /// Serves a ready request. With several threads, another thread may lead meanwhile and afterwards: then this returns None, as in a
+    /// forked child.
     pub(super) fn serve(
         &mut self,
         mut reactor: LockedReactor<'e>,
@@ -21,7 +21,7 @@ impl<'e> AppThread<'e> {
         let settings = reactor.settings();
         connection.open_body(settings, &self.in_flight, control);
         let Some(mut request) = connection.request(settings) else {
-            // A connection that is ready always has one.
+            // A ready connection always has a request.
             reactor.close(connection);
             return Some(reactor);
         };
@@ -36,7 +36,7 @@ impl<'e> AppThread<'e> {
         reactor.lead.count_request(now);
         reactor.set_idle(false);
         reactor.publish_pending();
-        // A thread that is the only one leads on.
+        // A single thread keeps the lead.
         let leads = shared.app_threads().is_alone();
         if !leads {
             shared.app_threads().begin_request(&mut reactor.threads, self.number);
@@ -61,7 +61,7 @@ impl<'e> AppThread<'e> {
             // rack.response_finished and the body's close may also take long. The next request begins by the same timer.
             shared.begin();
         }
-        // The body on a hijacked connection is the application's.
+        // The body of a hijacked connection is the application's.
         let keep_alive = (stage == ResponseStage::Hijacked || connection.skip_body()) && keep_alive;
         let next = reactor.finish(connection, stage, keep_alive, &mut self.in_flight);
         reactor.queue_if_ready(next);
@@ -69,7 +69,7 @@ impl<'e> AppThread<'e> {
         self.in_flight.reset();
         drop(reactor);
         if is_stream {
-            // The leader waits for clients, and has not seen what is left of this one: its next request, a deadline, a line of the log.
+            // The leader waits for clients, and has not seen the rest of this one's work: its next request, a deadline, a line of the log.
             control.notify();
         }
         self.note(flow);
@@ -85,7 +85,7 @@ impl<'e> AppThread<'e> {
         self.lock()
     }
 
-    /// Of several threads, this one has answered a request: whether it leads.
+    /// This thread, one of several, has answered a request. Returns whether it leads.
     #[inline(never)]
     fn lead_again(&mut self) -> Option<LockedReactor<'e>> {
         let mut reactor = self.lock_after_request(false)?;
@@ -97,7 +97,7 @@ impl<'e> AppThread<'e> {
         Some(reactor)
     }
 
-    /// The stream of this thread is over: the thread has a seat again, or leaves.
+    /// The stream of this thread is over: the thread gets a seat, or leaves.
     #[cold]
     fn end_stream(&mut self, reactor: &mut LockedReactor<'e>) {
         let control = &self.engine.control;
@@ -116,7 +116,7 @@ impl<'e> AppThread<'e> {
         }
     }
 
-    /// Whoever has taken the request uses the connection.
+    /// The helper has seized the request, and uses the connection.
     #[cold]
     fn lose(&mut self, connection: Box<Connection>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         std::mem::forget(connection);
@@ -124,7 +124,7 @@ impl<'e> AppThread<'e> {
         None
     }
 
-    /// False if another thread has taken this one's callbacks.
+    /// False if the helper has seized this thread's callbacks.
     #[cold]
     fn call_callbacks(&mut self, app: &mut impl App) -> bool {
         let control = &self.engine.control;

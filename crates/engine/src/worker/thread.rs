@@ -1,4 +1,4 @@
-//! One thread of the application while it runs the engine: leads, answers requests, sleeps.
+//! One thread of the application while it runs the engine: it leads, answers requests, or sleeps.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use crate::reactor::{Action, Finish, Reactor};
 use crate::settings::SHORTAGE_PAUSE;
 use crate::shared::Shared;
 
-/// How long a thread whose request was taken from it waits at a time for the end of the process, in milliseconds.
+/// Time of one wait for the end of the process, in a thread whose request was seized, in milliseconds.
 const END_POLL_TIME: u64 = 1_000;
 
-/// How long the access log's last lines are waited for, in milliseconds.
+/// Time that the access log's last lines get, in milliseconds.
 const LAST_LOG_TIME: u64 = 1_000;
 
 pub(super) struct AppThread<'e> {
     pub engine: &'e Engine,
     pub number: usize,
-    /// Its seat. With a stream it has none.
+    /// The thread's seat; None while the thread has a stream.
     pub seat: usize,
     pub in_flight: InFlight,
-    /// The application wants this thread back.
+    /// Whether the application wants this thread back.
     pub recalled: bool,
-    /// The thread has answered a request, and another one now would be in the way of those in progress.
+    /// Whether the thread has answered a request, and another one now would be in the way of those in progress.
     pub gives_way: bool,
-    /// The thread's stream is over, and there are enough other threads.
+    /// Whether the thread's stream is over, and there are enough other threads.
     pub is_spare: bool,
-    /// Why the first thread returns, if it says so itself.
+    /// Why the first thread returns, if it decides that itself.
     finish: Option<Finish>,
     pub events: Events,
 }
 
 impl Engine {
-    /// Serves until stopped, or until `limit` requests have been answered. For the first thread of the application only,
-    /// which decides when the others [serve](Self::serve), too.
+    /// Serves until stopped, or until `limit` requests have been answered. Only for the first thread of the application, which decides when
+    /// the others [serve](Self::serve), too.
     pub fn run(&self, app: &mut impl App, limit: Option<u64>) -> Finish {
         if self.control.is_closed() {
             return Finish::Closed;
@@ -61,11 +61,11 @@ impl Engine {
         if !self.control.is_closed() {
             let mut reactor = self.shared.reactor();
             if finish == Finish::Lost && !app_threads.is_alone() {
-                // Work that requests of other threads have left since.
+                // Requests of other threads may have left work since.
                 reactor.hand_off_all();
             }
             reactor.flush_log(LAST_LOG_TIME);
-            // The process may go on for long without a look at them: at_exit hooks.
+            // The process may go on for long without another look at these lines: at_exit hooks.
             reactor.publish();
             let lines = reactor.take_warnings();
             self.shared.set_waiting(reactor);
@@ -74,9 +74,8 @@ impl Engine {
         finish
     }
 
-    /// Serves, in another thread, while the first one runs the engine. Returns when the threads are
-    /// [dismissed](Self::dismiss_threads), also after a stream when there are enough other threads, or with [`Finish::Broken`] when the
-    /// application wants this thread back.
+    /// Serves in another thread while the first one runs the engine. Returns when the threads are [dismissed](Self::dismiss_threads), after
+    /// a stream when there are enough other threads, or with [`Finish::Broken`] when the application wants this thread back.
     pub fn serve(&self, app: &mut impl App) -> Finish {
         if self.control.is_closed() {
             return Finish::Closed;
@@ -88,18 +87,18 @@ impl Engine {
         activity.begin();
         app.begin(number, &activity);
         let finish = catch_unwind(AssertUnwindSafe(|| AppThread::new(self, seat, number).run(app)));
-        // It may have had the lead, or the reactor. The message is out, and the master starts another worker.
+        // The thread may have had the lead, or the reactor. The panic has been logged, and the master starts another worker.
         let finish = finish.unwrap_or_else(|_| std::process::abort());
         activity.end();
         finish
     }
 
-    /// Whether no thread but perhaps the current one has a request.
+    /// Whether no other thread has a request.
     pub fn is_alone(&self) -> bool {
         self.shared.baton().serving() < 2
     }
 
-    /// Has all threads return that [serve](Self::serve): they have no requests.
+    /// Makes all threads return that [serve](Self::serve). They have no requests.
     pub fn dismiss_threads(&self) {
         if !self.control.is_closed() && !self.shared.app_threads().is_alone() {
             self.shared.app_threads().dismiss(&mut self.shared.reactor().threads);
@@ -145,7 +144,7 @@ impl<'e> AppThread<'e> {
         }
     }
 
-    /// Locks the reactor. None in a forked child, where a thread that was not copied may have it locked.
+    /// Locks the reactor. None in a forked child: a thread that was not copied may have the lock.
     #[inline(always)]
     pub fn lock(&self) -> Option<LockedReactor<'e>> {
         (!self.engine.control.is_closed()).then(|| self.shared().reactor())
@@ -183,7 +182,7 @@ impl<'e> AppThread<'e> {
     /// Sleeps until this thread is to lead, or to return.
     fn wait_for_lead(&mut self, app: &mut impl App) -> Result<LockedReactor<'e>, Finish> {
         let app_threads = self.app_threads();
-        // The lead may have been over before it could.
+        // The lead may have ended before this thread could take it.
         self.gives_way = false;
         if self.is_spare {
             return Err(if self.recalled { Finish::Broken } else { Finish::Dismissed });
@@ -195,7 +194,7 @@ impl<'e> AppThread<'e> {
                     app_threads.exit_engine(&mut reactor.threads, self.seat);
                     return Err(Finish::Broken);
                 }
-                // Once: the application goes on to want it back.
+                // Told once: the application still wants the thread back afterwards.
                 if self.finish.is_none() {
                     self.close(&mut reactor);
                 }
@@ -222,7 +221,7 @@ impl<'e> AppThread<'e> {
         }
     }
 
-    /// Starts threads, and interrupts those whose streams are to end. If a thread cannot be started the helper orders it again.
+    /// Starts threads, and interrupts threads whose streams are to end. If a thread cannot be started, the helper orders it again.
     fn follow(&mut self, orders: &Orders, app: &mut impl App) {
         for _ in 0..orders.start {
             if !app.start_thread() {
@@ -240,17 +239,16 @@ impl<'e> AppThread<'e> {
         self.note(flow);
     }
 
-    /// Another thread has taken this one's request, because the process ends.
+    /// The helper has seized this thread's request, because the process ends.
     pub fn await_end(&mut self, app: &mut impl App) {
         while !self.recalled {
             self.sleep(app, Some(END_POLL_TIME));
         }
     }
 
-    /// Leads: does one action after the other. Returns when this thread leads no more; if that is for good, with the reason.
+    /// Leads: does one action after the other. Returns when this thread no longer leads; with a reason if it is not to lead again.
     ///
-    /// The functions that end the loop are marked as cold. Otherwise the compiler takes the loop for a short one, and puts few functions
-    /// into it.
+    /// Functions that end the loop are marked as cold. Otherwise the compiler takes the loop for a short one, and inlines few functions.
     fn lead(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<Finish> {
         let shared = self.shared();
         loop {
@@ -274,7 +272,7 @@ impl<'e> AppThread<'e> {
             } else {
                 shared.begin();
             }
-            // These return None in a forked child, where a thread that was not copied may have the reactor locked.
+            // These functions return None in a forked child, where a thread that was not copied may have the reactor's lock.
             let after = match action {
                 Action::Serve(connection) => {
                     reactor = self.serve(reactor, connection, app)?;
@@ -309,7 +307,7 @@ impl<'e> AppThread<'e> {
         self.rest(reactor, app)
     }
 
-    /// There is nothing to do while other threads have requests. Leads on if they have not any more.
+    /// There is nothing to do while other threads have requests. This thread keeps the lead if they have none any more.
     #[cold]
     fn rest(&mut self, mut reactor: LockedReactor<'e>, app: &mut impl App) -> Option<LockedReactor<'e>> {
         // From now on the helper looks after the connections.
@@ -322,7 +320,7 @@ impl<'e> AppThread<'e> {
         None
     }
 
-    /// There is a reason for which all threads stop. The first one returns with it.
+    /// All threads stop for some reason. The first thread returns with the reason.
     #[cold]
     fn finish_leading(&mut self, mut reactor: LockedReactor<'e>, finish: Finish) -> Option<Finish> {
         reactor.lead.finish = Some(finish);
@@ -345,7 +343,7 @@ impl<'e> AppThread<'e> {
         None
     }
 
-    /// The first thread is to return: no thread takes another request, and it waits for those in progress.
+    /// The first thread is to return. No thread takes another request, and this thread waits for requests in progress.
     fn close(&mut self, reactor: &mut LockedReactor<'e>) {
         self.recalled = false;
         self.finish = Some(Finish::Broken);

@@ -9,12 +9,12 @@ use super::LockedReactor;
 use crate::app::App;
 use crate::conn::Connection;
 
-/// How long a local client gets to send its request, in milliseconds. A proxy writes microseconds after it has connected: waiting
-/// costs one system call, parking three. Bench: `bench/run --workload hello-nginx`.
+/// Time that a local client gets to send its request, in milliseconds. A proxy writes microseconds after it has connected. Waiting costs
+/// one system call, parking costs three. Bench: `bench/run --workload hello-nginx`.
 const LOCAL_REQUEST_TIME: u64 = 1;
 
-/// How long a worker has been idle when the memory of large bodies goes back to the system, in milliseconds. The return takes
-/// milliseconds, and the next large body would need the memory again.
+/// Idle time of a worker after which the memory of large bodies goes back to the system, in milliseconds. The return takes milliseconds,
+/// and the next large body would need the memory again.
 const IDLE_BEFORE_TRIM: u64 = 1000;
 
 impl<'e> AppThread<'e> {

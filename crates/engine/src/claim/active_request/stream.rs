@@ -1,7 +1,7 @@
-//! The response as a stream: its head has left, and the application has more of its body to come.
+//! The response as a stream: the head has left, and more of the body is to come.
 //!
-//! The application's thread says that [more follows](ActiveRequest::set_follows). When that has lasted, the helper makes it a stream, by one
-//! compare-and-swap on the claim. From then on the request is in a slot of its own, and the seat is free for another thread.
+//! The application's thread says that [more follows](ActiveRequest::set_follows). A while later the helper makes the response a stream, by
+//! one compare-and-swap on the claim. From then on the request has a slot of its own, and the seat is free for another thread.
 
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,11 @@ use fastrack_sys::{is_connection_lost, is_peer_gone};
 use super::{ActiveRequest, Claim, ALLOWED, FOLLOWS, IO_BOUND, SEIZED, STOPPED, STREAM};
 use crate::scoreboard::NEVER;
 
-/// How long after its head a response becomes a stream, in milliseconds. Those of an application that computes its body are over by then,
-/// mostly, and so many streams can begin on each thread in a second: 100.
+/// Time from a response's head until the response becomes a stream, in milliseconds. A body that the application computes is mostly over by
+/// then. So each thread can begin 100 streams a second.
 pub(crate) const STREAM_AFTER: u64 = 10;
 
-/// How long a stream has after its time limit, in milliseconds. Then its worker ends, as after the limit of a request.
+/// Time that a stream has to end after its time limit, in milliseconds. Then the worker ends, as after the limit of a request.
 const TIME_TO_END: u64 = 10_000;
 
 /// Why a stream is to end.
@@ -24,20 +24,20 @@ pub enum StreamEnd {
     ClientGone,
     /// The stream's time limit is over.
     Timeout,
-    /// The stream's worker was replaced, and ends. The client is there, and connects again.
+    /// The stream's worker was replaced, and ends. The client is still there, and connects again.
     Retired,
 }
 
 impl ActiveRequest {
     // --- the application's thread
 
-    /// The head has left at this time, and the body has no known end. `is_upgrade`: the connection is not HTTP's any more.
+    /// The head has left at this time, and the body has no known end. `is_upgrade`: the connection has switched to another protocol.
     pub fn set_follows(&self, now: u64, is_upgrade: bool) {
         self.follows.store(now, Ordering::Relaxed);
         self.is_upgrade.store(is_upgrade, Ordering::Relaxed);
         let claim = self.claim.fetch_or(FOLLOWS, Ordering::AcqRel);
         if claim & (STREAM | ALLOWED) == STREAM {
-            // It was marked before, and had the time limit of a request until now.
+            // The response was marked as a stream before its head had left. Until now it had the time limit of a request.
             self.limit_stream(now);
         }
     }
@@ -53,14 +53,15 @@ impl ActiveRequest {
 
     // --- any thread of the application
 
-    /// The application says that the request mostly waits: it is to hold no seat, though its head has not left. It keeps its time limit.
+    /// The application says that the request mostly waits. The request is to hold no seat, even before its head has left. It keeps its time
+    /// limit.
     pub fn set_io_bound(&self) {
         self.claim.fetch_or(IO_BOUND, Ordering::AcqRel);
     }
 
     // --- the helper, with the reactor's lock
 
-    /// Makes the response a stream if that is due at the time `now`. Whether it did. None if it may become due.
+    /// Makes the response a stream if that is due at `now`. Returns whether it did; None if the response may become a stream later.
     pub fn begin_stream(&self, now: u64) -> Option<bool> {
         let claim = self.claim.load(Ordering::Acquire);
         let (is_io_bound, follows) = (claim & IO_BOUND != 0, claim & FOLLOWS != 0);
@@ -102,8 +103,8 @@ impl ActiveRequest {
 
     // --- any thread that keeps the connection from being closed
 
-    /// Why the stream is to end at this time; None if it goes on, or the response is no stream. Where the connection is HTTP's, a client that
-    /// sends no more counts as gone.
+    /// Why the stream is to end at this time. None if the stream goes on, or the response is no stream. A client of HTTP that has shut down
+    /// its sending side counts as gone.
     pub fn stream_end(&self, now: u64) -> Option<StreamEnd> {
         if !self.is_stream() || self.is_none() {
             return None;
