@@ -24,7 +24,7 @@ module Fastrack
         stream = @stream.call
         return Log.put(stream, text) unless may_block?(stream)
 
-        # Before it, what the app has written. After the start nothing is buffered.
+        # Writes first what the app has buffered. After the start nothing is buffered.
         flush unless stream.sync
         offer(stream, text.end_with?("\n") ? text : "#{text}\n")
       rescue *Error::FOREIGN
@@ -45,7 +45,7 @@ module Fastrack
 
       def may_block?(stream) = stream.is_a?(IO) && !stream.stat.file?
 
-      # Other processes also write here, and some of them count on blocking: the descriptor stays as it is.
+      # Writes without blocking, and leaves the descriptor as it is: other processes also write there, and some count on blocking.
       def offer(stream, text)
         if stream.stat.socket?
           socket = Socket.for_fd(stream.fileno).tap { |one| one.autoclose = false }
@@ -76,7 +76,7 @@ module Fastrack
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # Drops what Ruby has buffered and cannot write: fork(2) flushes first, and would fail.
+      # Drops bytes that Ruby has buffered and cannot write. A fork would flush them first, and fail.
       def discard
         stream = @stream.call
         descriptor = IO.for_fd(stream.fileno, "w", autoclose: false)
@@ -86,7 +86,7 @@ module Fastrack
       rescue *Error::FOREIGN
         nil
       ensure
-        # Back to the same file, which may become writable again.
+        # The descriptor gets its file back, which may become writable again.
         copy && descriptor.reopen(copy)
         copy&.close
       end
@@ -98,7 +98,7 @@ module Fastrack
     class << self
       # @return [LogFormat, nil] nil: lines are written as they are
       attr_accessor :style
-      # @return [Repeats, nil] nil: all is said each time
+      # @return [Repeats, nil] nil: each line is written
       attr_accessor :repeats
     end
 
@@ -130,7 +130,7 @@ module Fastrack
     # Flushes stdout and stderr, the app's output included.
     def flush = [STDOUT, STDERR].each(&:flush)
 
-    # Ruby's fork flushes $stdout and $stderr, and fails if the app has replaced them by objects without that method.
+    # Ruby's fork flushes $stdout and $stderr, and fails if the app has replaced them by objects without `flush`.
     #
     # @yieldparam restore [#call] gives a child the app's objects back
     # @return what the block returns
@@ -144,7 +144,7 @@ module Fastrack
       restore&.call
     end
 
-    # Writes an error of the app to rack.errors: where that is stderr, as a line of the log, else to the object of the app's.
+    # Writes an error of the app to rack.errors. On stderr it is a line of the log.
     def report(stream, text)
       return line(text, :error) if $stderr.equal?(stream)
 
@@ -152,14 +152,14 @@ module Fastrack
       stream.flush if stream.respond_to?(:flush)
     end
 
-    # Writes a line to an object of which Ruby asks no more than `write`.
+    # Writes a line to an object that may have no method but `write`.
     def put(stream, text) = stream.respond_to?(:puts) ? stream.puts(text) : stream.write("#{text.chomp}\n")
 
-    # Logs an exception with the app's frames and causes; one that comes again and again in one line, with where it was raised.
+    # Logs an exception with the app's frames and causes. A repeated exception gets one line, with the place where it was raised.
     def exception(text, error)
       reason = Error.reason(error)
       at = Backtrace.frames(error).first
-      # Numbers are those of workers, processes and objects.
+      # The key has no numbers, because numbers are of workers, processes and objects.
       repeated([text, reason].map { |part| part.b.gsub(/0x\h+|\d+/n, "") } << at, :error) do |count|
         count == 1 ? "#{text}: #{Backtrace.text(error)}" : "#{text}: #{reason}#{", at #{at}" if at}"
       end
@@ -179,7 +179,7 @@ module Fastrack
   # Reopens log files after a rotation (USR1): stdout and stderr, and every file opened for appending, with an absolute path
   # and with `sync`, as Ruby's Logger does it.
   module LogFiles
-    # Ruby does not know the paths of these if a shell has opened them.
+    # Ruby does not know the paths of streams that a shell has opened.
     STANDARD = [STDOUT, STDERR].freeze
     private_constant :STANDARD
 
@@ -197,12 +197,12 @@ module Fastrack
       # @return [String, nil] the path that #reopen opens for a log
       def path(stream) = @paths.fetch(stream) { stream.path if stream.is_a?(File) && log?(stream) }
 
-      # Reopens those whose path is now another file, or none.
+      # Reopens logs whose path is another file by now, or none.
       def reopen
         (@paths.to_a + opened).each do |stream, path|
           renew(stream, path) unless File.identical?(path, stream)
         rescue *Error::FOREIGN => e
-          # It keeps the file that it has.
+          # The stream keeps its file.
           Log.line("cannot reopen #{path}: #{e.is_a?(SystemCallError) ? SafeFile.reason(e) : Error.reason(e)}", :error)
         end
       end
@@ -222,7 +222,7 @@ module Fastrack
         ObjectSpace.each_object(File).filter_map do |file|
           [file, file.path] if log?(file)
         rescue *Error::FOREIGN
-          # Its class may be the app's.
+          # The object's class may be the app's.
           nil
         end
       end
@@ -239,7 +239,7 @@ module Fastrack
         # If the path cannot be opened, the stream stays as it is. Workers may run as another user, and must be able to open the same file.
         file = SafeFile.append(path, [old.uid, old.gid])
         stream.flush
-        # Other threads may be writing to it.
+        # Replaced in one step: other threads may be writing to the stream.
         Fastrack.replace_file(stream.fileno, file.fileno)
         stream.sync = true
       ensure

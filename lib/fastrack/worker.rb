@@ -32,7 +32,7 @@ module Fastrack
     # Makes a worker reopen log files. The master sends the signal after it has reopened its own files.
     LOG_SIGNAL = "USR1"
 
-    # Logs backtraces: SIGINFO where there is one (Ctrl-T), else what Puma takes on Linux.
+    # Logs backtraces: SIGINFO where there is one (Ctrl-T), else PWR, as in Puma on Linux.
     BACKTRACE_SIGNAL = Signal.list.key?("INFO") ? "INFO" : "PWR"
 
     # Seconds for threads to wake up at the end of the worker. Also the least time for hooks, because GracefulTimeout may be 0.
@@ -101,7 +101,7 @@ module Fastrack
       stop_signals = STOP_SIGNALS.last == stop_signal ? STOP_SIGNALS : [stop_signal]
       (STOP_SIGNALS + MASTER_SIGNALS).each { |name| stop_signals.include?(name) ? take(name) { stop } : take(name) }
       @interrupt_handler = take("INT")
-      # Reopened outside of the handler, which cannot wait for a stream's lock.
+      # Log files are reopened outside of the handler, because a handler cannot wait for a stream's lock.
       take(LOG_SIGNAL) { @engine && !@threads && !@linger&.begun? ? @engine.pause : Thread.new { LogFiles.reopen } }
       take(DRAIN_SIGNAL) { @engine&.drain }
       take(INTERRUPT_SIGNAL) { channel.write(interrupt_taken? ? ControlChannel::INTERRUPT_TAKEN : ControlChannel::INTERRUPT_LEFT) }
@@ -304,7 +304,7 @@ module Fastrack
       call_thread_hook(:on_thread_exit) if @main_serves
     end
 
-    # Whether the master has promoted this worker to the mold. One that has lingered is none: its clients may still be there.
+    # Whether the master has promoted this worker to the mold. A worker that has lingered is not promoted: its clients may still be there.
     def promoted?(channel)
       !@lost && !@linger&.begun? && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
     rescue IOError

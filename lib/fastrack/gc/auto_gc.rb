@@ -65,7 +65,7 @@ module Fastrack
 
     private
 
-    # There was a collection.
+    # Called after a collection.
     def begin_anew
       @count = GC.count
       @served = 0
@@ -125,7 +125,7 @@ module Fastrack
       @engine.call.while_nobody_waits do
         # Thread#raise and Timeout must not leave the collector disabled.
         Thread.handle_interrupt(Object => :never) do
-          # The app has disabled it.
+          # The app has disabled the collector.
           next if GC.disable
 
           yield if block_given?

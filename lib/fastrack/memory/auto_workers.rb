@@ -69,7 +69,7 @@ module Fastrack
 
     # @param now [Float] monotonic seconds
     def step(now)
-      # As seldom as the guard, while there are no requests.
+      # Without requests, as seldom as the guard.
       @due_at = now + MemoryGuard::LOOKS.end
       return restart if idle?
 
@@ -123,7 +123,7 @@ module Fastrack
     end
 
     def decide(seconds)
-      # One more is of use if all are busy half of the time.
+      # One more worker helps if all are busy half of the time.
       return if @all_busy * 2 < LOOKS
 
       computed = clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max }
@@ -135,7 +135,7 @@ module Fastrack
                  "#{by_cpus}; #{by_memory}: #{fit}")
     end
 
-    # From eight workers on a quarter more, if that many clients wait.
+    # A quarter more from eight workers on, but no more than clients wait.
     def step_size
       (@workers.size / 4).clamp(1, [@waiting, 1].max)
     end

@@ -17,7 +17,7 @@ module Fastrack
       @supervised = []
     end
 
-    # Before the first worker of MaxWorkers=auto is spawned.
+    # Sets the first number of workers (MaxWorkers=auto). Called before a worker is spawned.
     def start(configuration)
       return unless ProcessMemory.known?
 
@@ -28,7 +28,7 @@ module Fastrack
       Log.line("workers auto: starting with #{size} (#{figures})")
     end
 
-    # All workers serve.
+    # Called when all workers serve.
     def begin(configuration)
       return if configuration.equal?(@configuration)
 
@@ -46,7 +46,7 @@ module Fastrack
 
     private
 
-    # A look at /proc may fail, as when no descriptor is free, and the next one may not. None ends the server.
+    # Logs an error of a look at /proc, for example when no descriptor is free. A later look may succeed.
     def guarded
       yield
     rescue StandardError, NoMemoryError => e
@@ -80,14 +80,14 @@ module Fastrack
     end
   end
 
-  # Keeps the master and its workers below a limit of memory: beyond it the largest worker is replaced, before the kernel
-  # kills any. One at a time, and only if that sets memory free; with MaxWorkers=auto there is one worker less if it does not.
+  # Keeps the master and its workers below a limit of memory. Beyond the limit the largest worker is replaced, before the kernel kills any:
+  # one worker at a time, and only if its replacement frees memory. If it does not, MaxWorkers=auto goes on with one worker less.
   class MemoryGuard
-    # Seconds between two looks at the memory, the fewer the nearer the limit is.
+    # Seconds between two looks at the memory. The nearer the limit is, the sooner is the next look.
     LOOKS = (0.1..2.0).freeze
 
-    # Seconds from the end of one worker to the next that is replaced; twice as many each time if they live for less than 10 s, as where
-    # the limit is too low for them.
+    # Seconds from the end of one worker to the replacement of the next. They double each time a worker has lived for less than 10 s: then
+    # the limit is too low for the workers.
     SPACING = (2..60).freeze
 
     # Least growth of a worker that is replaced, as a share of the limit.
@@ -116,7 +116,7 @@ module Fastrack
       @limit.used(@workers.each.to_a, **how)
     end
 
-    # How many workers fit into the limit, if each takes as much as the largest one: see WorkerCount.by_memory.
+    # The number of workers that fit into the limit, if each takes as much as the largest one: see WorkerCount.by_memory.
     #
     # @return [Array(Integer, String), nil] workers, and the figures; nil before a worker has served
     def fit
@@ -162,8 +162,8 @@ module Fastrack
       ProcessMemory.resident(handle.pid).last.nonzero?
     end
 
-    # Private memory that a fresh worker would have: the mold's at the fork, and the least that any worker had beyond its mold's.
-    # So a mold that grows does not make the workers large that were forked since then.
+    # Private memory of a fresh worker: that of its mold at the fork, and the least that any worker had beyond its mold. So workers of a
+    # mold that has grown do not count as large.
     def fresh(handle)
       beyond = @fresh.filter_map { |pid, size| size && [size - @molds[pid], 0].max }.min
       beyond && (@molds[handle.pid] + beyond)
@@ -174,7 +174,7 @@ module Fastrack
       ((@limit.bytes - used).fdiv(@limit.bytes) * LOOKS.end * 4).clamp(LOOKS)
     end
 
-    # It may end between two looks: then the time counts from when it was to be replaced.
+    # The replaced worker may end between two looks. Then the time counts from the order to replace it.
     def await_end(now)
       return if @leaving.nil?
 
@@ -207,7 +207,7 @@ module Fastrack
              "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and #{source}'s #{source_size}"
       return if shrink(text) || @told
 
-      # Once, until there is room again.
+      # Logged once, until there is room again.
       @told = true
       Log.line("#{text}: #{advice(sizes.keys)}")
     end
@@ -221,8 +221,8 @@ module Fastrack
       true
     end
 
-    # Whether the workers will fit once all have grown as the largest has. That is dear: it looks after 5 s, when those of before a HUP are
-    # hardly there any more, and each time after twice as long.
+    # Warns if the workers will not fit once all have grown as the largest has. The look is costly. The first one comes after 5 s, when the
+    # workers of before a HUP have mostly ended. Each later one comes after twice as long.
     def warn_unless_all_fit(now)
       @began ||= now
       return if @warned || now < (@warn_at ||= now + 5)
@@ -235,7 +235,7 @@ module Fastrack
       Log.line("memory: #{@workers.size} workers will not fit, #{fit} would (#{figures})")
     end
 
-    # The kernel was faster.
+    # The kernel has killed processes before this class replaced a worker.
     def note_kernel_kills
       count = @limit.kills - @kills
       @kills = @limit.kills

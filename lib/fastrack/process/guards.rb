@@ -4,10 +4,10 @@ require_relative "../log"
 require_relative "orphans"
 
 module Fastrack
-  # Closes the server's descriptors in forked processes. A process that the app forks must keep none of them: no connection of a client,
-  # no port after the server is gone, and not the pipe by which workers notice the master's death. The server's own forks keep the
-  # descriptors that they name. Programs started by exec lose all descriptors anyway. In the master it is for the ConfigFile, before_exec,
-  # and an app that rackup has loaded; else for generation 0, molds and workers.
+  # Closes the server's descriptors in forked processes. A process that the app forks must keep none of them: no connection of a client, no
+  # port after the server is gone, and not the pipe by which workers notice the master's death. The server's own forks keep the descriptors
+  # that they name. Programs started by exec lose all descriptors anyway. The guard is installed in the master, where the ConfigFile,
+  # before_exec and an app that rackup has loaded may fork, in generation 0, in molds and in workers.
   #
   # Since Ruby 3.1 all forks of Ruby go through Process._fork, except Process.daemon.
   module ForkGuard
@@ -46,7 +46,7 @@ module Fastrack
       # @yield to fork(2)
       # @return [Integer] as fork(2)
       def note
-        # Between the two nothing may be raised by another thread.
+        # No other thread may raise an exception between the fork and the note of its pid.
         Thread.handle_interrupt(Object => :never) { yield.tap { |pid| @forked ||= pid if @lock.owned? } }
       end
 
@@ -123,7 +123,7 @@ module Fastrack
     # @return [Integer] as fork(2)
     def _fork = ForkGuard.guard { super }
 
-    # It does not fork by _fork.
+    # Process.daemon does not fork by _fork.
     #
     # @return [Integer] see Process.daemon
     def daemon(*how) = ForkGuard.daemonize { super(*how) }
@@ -148,7 +148,7 @@ module Fastrack
     def self.wait(death_pipe, channel)
       IO.select([death_pipe, channel])
     rescue Errno::ENOMEM
-      # There will be memory again.
+      # Memory may be free again soon.
       sleep 0.1
       retry
     rescue IOError

@@ -5,12 +5,12 @@ require_relative "../log"
 require_relative "../text"
 
 module Fastrack
-  # The server's lines where they are to look otherwise than they do by default (LogFormat), or go to a logger.
+  # Formats the server's lines (LogFormat), or passes them to a logger.
   class LogFormat
     # Characters that JSON does not allow in a string (RFC 8259 §7), and those that some readers take for the end of a line.
     SPECIAL = /["\\\u0000-\u001f\u2028\u2029]/.freeze
 
-    # @param format [String, nil] see options.rb; nil: lines on stderr have a time unless whoever gets them adds it
+    # @param format [String, nil] see options.rb; nil: lines on stderr have a time, unless their reader adds one
     # @param logger [Logger, nil]
     def initialize(format, logger)
       @format = format
@@ -33,7 +33,7 @@ module Fastrack
     # @param text [String]
     # @return [String] as a string in JSON
     def self.quote(text)
-      # The locale's name for what is not known.
+      # Encodings that the locale gives to unknown bytes.
       text = Text.utf8(text) if [Encoding::US_ASCII, Encoding::BINARY].include?(text.encoding)
       text = text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace).scrub
       "\"#{text.gsub(SPECIAL) { |char| "\"\\".include?(char) ? "\\#{char}" : format("\\u%04x", char.ord) }}\""
@@ -42,7 +42,7 @@ module Fastrack
     private
 
     # Whether stderr is a terminal, where somebody looks, or the journal: JOURNAL_STREAM names its device and inode (systemd.exec(5)).
-    # Asked each time, as StderrPath, the app or a daemon's start may have replaced it.
+    # Asked each time, because StderrPath, the app or a daemon's start may have replaced stderr.
     def timed_by_reader?
       return false unless $stderr.is_a?(IO)
       return true if $stderr.tty?
@@ -62,20 +62,21 @@ module Fastrack
       %({"time":"#{time}","level":"#{level}","pid":#{Process.pid},"message":#{LogFormat.quote(message)}})
     end
 
-    # Its device may be a pipe that nobody reads, or a network: a thread waits for that. Where it is stuck, lines are lost.
+    # Passes a line to the logger. The logger's device may be a pipe without a reader, or a network, so a thread waits for it. While that
+    # thread is stuck, lines are lost.
     #
     # @return [Boolean] false where the logger fails
     def log(text, level)
       return false unless @logger
 
-      # A fork does not copy threads, and what was lost before it is for the parent to say.
+      # A fork copies no threads. The parent reports lines that were lost before the fork.
       @writing, @stuck, @lost, @pid = nil, nil, 0, Process.pid unless @pid == Process.pid
       return true.tap { @lost += 1 } if stuck?
 
       text = "#{text} (#{@lost == 1 ? "the line before this one was" : "#{@lost} lines before this one were"} lost)" if @lost.positive?
       @lost = 0
       writing = @writing = Thread.new { write(text, level) }
-      # A signal handler may have interrupted whoever has the logger's lock: it waits no longer either.
+      # A signal handler waits no longer either: it may have interrupted the thread that has the logger's lock.
       return writing.value if writing.join(Log::Output::PATIENCE)
 
       @stuck = writing
@@ -84,8 +85,8 @@ module Fastrack
       false
     end
 
-    # Whether the line before this one has had its time. Another thread's may have begun just now, as may one that a signal handler
-    # has interrupted.
+    # Whether the line before this one is stuck. A line of another thread, or of code that a signal handler has interrupted, may have begun
+    # just now, and gets its time.
     def stuck?
       writing = @writing
       return false unless writing&.alive?

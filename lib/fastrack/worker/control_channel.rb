@@ -163,7 +163,7 @@ module Fastrack
 
     # Waits in a child for KNOWN. Signals are only queued so far.
     def await_known
-      # By a method that does not read ahead.
+      # sysread does not read ahead.
       @socket.sysread(KNOWN.bytesize + 1)
     rescue Errno::EAGAIN, Errno::EINTR
       # A signal has interrupted poll(2).
@@ -211,7 +211,7 @@ module Fastrack
       end
     end
 
-    # In the mold: the next orders. Other messages are none for a mold: they were for the worker that it was.
+    # The next orders. Called in the mold. Other messages are no orders: they were for the worker that the mold was.
     #
     # @return [Array<Order>, nil] nil when the master is gone, or lets go of the mold
     def take_orders
@@ -227,7 +227,7 @@ module Fastrack
       nil
     end
 
-    # In the mold.
+    # Answers an order. Called in the mold.
     #
     # @param order [Order]
     # @param pid [Integer] 0: there is none

@@ -33,7 +33,7 @@ module Fastrack
       guard = OrphanGuard.start(@death_pipe, @channel, name)
       prepare
       guard.kill.join
-      # Later ones have the master's log files.
+      # A generation 0 that a HUP starts has the master's log files already.
       @launcher.redirect_output if @starting
       tell(ControlChannel::MOLD)
       tell_memory
@@ -41,7 +41,7 @@ module Fastrack
       finish
       0.tap { |status| QuickExit.install(status) }
     rescue SystemExit => e
-      # The app, while it is loaded, or a hook of the loading.
+      # The app has called exit while it was loaded, or a hook of the loading has.
       LastWords.say("exit(#{e.status}) was called while the app was loaded")
       e.status
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
@@ -63,7 +63,7 @@ module Fastrack
       trap(Engine::THREAD_DUMP_SIGNAL) { Log.line("#{name} takes too long:\n#{ThreadDump.text.chomp}") }
     end
 
-    # The app's user comes first, so that no line of the app runs with more rights.
+    # Becomes the app's user first, so that no line of the app runs with more rights.
     def prepare
       configuration.user&.switch
       EngineBuilder.load(configuration)
@@ -82,7 +82,7 @@ module Fastrack
 
     def before_fork(worker) = @prepared ? @prepared = false : super
 
-    # Where the master may not look.
+    # Tells the master this process's memory, where the master may not read it.
     def tell_memory
       @hidden = ProcessMemory.hidden_from?(@master) if @hidden.nil?
       memory = @hidden ? ProcessMemory.of("self") : nil
@@ -97,7 +97,7 @@ module Fastrack
       1
     end
 
-    # As the command says an error, at the server's start.
+    # Tells of a failure. At the server's start the error looks like one of the command.
     def tell_failure(text, error)
       if @starting then Log::STDERR.puts("fastrack: #{text}")
       elsif error.is_a?(Error) then Log.line(text, :error)

@@ -22,7 +22,7 @@ module Fastrack
       @leaves = false
     end
 
-    # Whether the worker lingers, or has.
+    # Whether the worker lingers, or has lingered.
     def begun? = !@thread.nil?
 
     # Tells the master that only streams and sockets are left. From then on a thread obeys its orders.
@@ -72,7 +72,7 @@ module Fastrack
       end
     end
 
-    # Seconds until the next one is ended, so that the clients do not all come back at once.
+    # Seconds until the next stream or socket is ended, so that the clients do not all come back at once.
     def pause
       left = @engine.streams + @engine.sockets
       [(@ends_at - now) / [left, 1].max, 0].max
