@@ -12,7 +12,7 @@ module Fastrack
     # Names the socket to a new master (USR2).
     VARIABLE = "FASTRACK_PROXY"
 
-    # Only the proxy may connect: the workers believe what it says of its clients.
+    # Only the proxy may connect: the workers believe what the proxy says of its clients.
     MODE = 0o600
 
     class << self
@@ -26,7 +26,7 @@ module Fastrack
         InnerAddress.new(path: @path, mode: MODE, uid: user(configuration)&.uid || Process.euid)
       end
 
-      # @return [UserGroup, nil] whom the proxy runs as; nil: as this process
+      # @return [UserGroup, nil] the user that the proxy runs as; nil: this process's
       def user(configuration) = (configuration.proxy_user || configuration.user if Process.euid.zero?)
 
       # Whether a listener is the workers' side for the proxy.
@@ -34,7 +34,7 @@ module Fastrack
       # @param listener [Listener]
       def inner?(listener) = !@path.nil? && listener.unix_path == @path
 
-      # Says who accepts the clients of each listener.
+      # Sets who accepts the clients of each listener.
       #
       # @param listeners [Array<Listener>]
       # @param configuration [Configuration]
@@ -47,7 +47,7 @@ module Fastrack
       end
     end
 
-    # The address of the workers. Its folder is its owner's alone.
+    # The workers' address for the proxy, in a folder that only its owner can use.
     class InnerAddress < Address
       # @param uid [Integer] of the owner
       def initialize(uid:, **settings)
@@ -82,7 +82,7 @@ module Fastrack
         nil
       end
 
-      # Root makes it for another user where that one is not the app's.
+      # Gives a file that root has made to the proxy's user.
       def own(file) = Process.euid.zero? && !@uid.zero? && File.lstat(file).uid.zero? && File.lchown(@uid, nil, file)
     end
   end

@@ -26,7 +26,7 @@ module Fastrack
       return {} if NO.match?(environment[VARIABLE].to_s) || !File.directory?(FOLDER)
       return {} if values[:Path] || values[:Listen]&.none?(&:port)
 
-      # A gem without the program serves as ever.
+      # Without the program, Rails serves the files itself.
       Proxy::Program.path
       { PublicFiles: FOLDER, CacheControl: values[:CacheControl] || RULES }
     rescue Error

@@ -85,7 +85,7 @@ module Fastrack
 
     def lingering = @workers.each.select(&:lingering?)
 
-    # Those that have not been told to send their clients away, the oldest first.
+    # Workers that have not been told to send their clients away, the oldest first.
     def staying = lingering.reject(&:sent_away_at).sort_by(&:lingering_since)
 
     # The scoreboard has room for each worker and another process.

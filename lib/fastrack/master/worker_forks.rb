@@ -11,7 +11,7 @@ require_relative "worker_handle"
 module Fastrack
   # Has molds fork workers. The master waits for the answer, which an order to end the server cuts short.
   class WorkerForks
-    # Seconds that a mold has for its answer; generation 0 also has those that its hooks may take.
+    # Seconds that a mold has for its answer. Generation 0 also has the time of its hooks.
     ANSWER_TIME = 5
 
     # Raised when a mold has not forked, and has logged the reason.

@@ -172,7 +172,7 @@ module Fastrack
     # @return [Array<WorkerHandle>] all processes but generation 0, which ends after them
     def all_but_first = @handles.reject(&:first?)
 
-    # Ends what hooks of the server's end do at the moment.
+    # Ends hooks that run at the server's end.
     def end_hooks = @handles.each { |handle| handle.terminate if handle.first? && handle.stopping? }
 
     # @param generation [Integer]
@@ -265,7 +265,7 @@ module Fastrack
       elsif message.start_with?(ControlChannel::FORBID) then forbid(handle, message.delete_prefix("#{ControlChannel::FORBID} "))
       elsif message.start_with?(ControlChannel::STOP)
         # In development INT may be meant for a debugger, as the terminal's is.
-        # One that is told to finish gets TERM, too.
+        # A mold that is told to finish gets TERM, too.
         return if handle.stopping?
 
         @signals.push(message.end_with?("INT") && configuration.development? ? "INT" : Master::STOP)
@@ -344,7 +344,7 @@ module Fastrack
 
     def failed(handle, exited)
       wait_until((exited.sudden? ? handle.spawned_at : now) + configuration.err_respawn_interval)
-      # A rejected one says nothing of newer code.
+      # A rejected worker says nothing of newer code.
       return if handle.ready? || handle.rejected?
 
       words = LastWords.of(handle.pid)

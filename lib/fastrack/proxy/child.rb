@@ -50,7 +50,7 @@ module Fastrack
         await_ready
       end
 
-      # @return [Array<IO>] what forked processes must not keep
+      # @return [Array<IO>] descriptors that forked processes must not keep
       def descriptors = [@input, @output].reject(&:closed?)
 
       # Passes new settings on.
@@ -116,7 +116,7 @@ module Fastrack
       end
 
       def run(program, input, output)
-        # A terminal or a supervisor sends them to all processes. The master decides what they mean.
+        # A terminal or a supervisor sends these signals to all processes. The master decides what they mean.
         SIGNALS.each { |name| trap(name, "IGNORE") }
         @user&.switch
         passed = [*@settings.listeners, @settings.log].compact.each_with_index.to_h { |one, index| [Settings::FIRST_DESCRIPTOR + index, one.fileno] }

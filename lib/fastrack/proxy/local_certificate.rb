@@ -9,7 +9,7 @@ module Fastrack
   module Proxy
     # A certificate for a developer's machine, by an authority of this user's own: for `ssl://` without cert.
     module LocalCertificate
-      # Hosts that it is for, in any case.
+      # Hosts of each certificate.
       HOSTS = %w[localhost 127.0.0.1 ::1].freeze
 
       @made = {}
@@ -38,7 +38,7 @@ module Fastrack
         [*HOSTS, *(every ? [Socket.gethostname] : [host.delete_prefix("[").delete_suffix("]")])].uniq
       end
 
-      # How to do it.
+      # How to trust the authority.
       def hint(authority)
         return "sudo security add-trusted-cert -d -k /Library/Keychains/System.keychain #{authority}" if RUBY_PLATFORM.include?("darwin")
 

@@ -9,7 +9,7 @@ module Fastrack
     module Program
       NAME = "fastrack-proxy"
 
-      # Where it may be below lib/fastrack, the most specific place first. RubyGems installs what it compiles elsewhere on the load path.
+      # Places of the program below lib/fastrack, the most specific first. RubyGems installs what it compiles elsewhere on the load path.
       PLACES = ["#{RUBY_VERSION[/\A\d+\.\d+/]}/#{NAME}", NAME].freeze
 
       module_function
@@ -23,7 +23,7 @@ module Fastrack
           raise Error, "the proxy is not built (#{NAME}): run bin/setup in a checkout, or reinstall the gem with `gem pristine rhebok-rs`"
       end
 
-      # Runs one of its commands.
+      # Runs a command of the program.
       #
       # @param input [String]
       # @return [Array(String)] lines of its output

@@ -14,15 +14,15 @@ module Fastrack
       # Seconds for a request's head, unless HeaderTimeout says something else. ClientTimeout is long, for clients behind a proxy.
       HEADER_TIMEOUT = 30
 
-      # Let's Encrypt's.
+      # Let's Encrypt's directories.
       SERVERS = {
         "production" => "https://acme-v02.api.letsencrypt.org/directory", "staging" => "https://acme-staging-v02.api.letsencrypt.org/directory"
       }.freeze
 
-      # The first descriptor of passed sockets (sd_listen_fds(3)). The access log's is the one after them.
+      # The first descriptor of passed sockets (sd_listen_fds(3)). The access log's descriptor follows the sockets.
       FIRST_DESCRIPTOR = 3
 
-      # Most threads that are started unasked.
+      # Most threads, unless ProxyThreads is set.
       THREADS = 4
 
       # Stands for a listener that is not open.
@@ -59,7 +59,7 @@ module Fastrack
       def initialize(configuration, listeners, log = nil)
         @configuration = configuration
         @log = log
-        # A later #fixed is that of the start.
+        # Read once, so that a later #fixed is that of the start.
         @log_path = log && LogFiles.path(log)
         @listeners = listeners.select { |listener| listener.role == :edge }
       end

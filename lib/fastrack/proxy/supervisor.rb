@@ -40,7 +40,7 @@ module Fastrack
       # @return [Array<IO>] what the master waits for
       def readers = [@child, *@ending].compact.map(&:output).reject(&:closed?)
 
-      # @return [Array<IO>] what forked processes must not keep
+      # @return [Array<IO>] descriptors that forked processes must not keep
       def descriptors = [@child, *@ending].compact.flat_map(&:descriptors)
 
       # @return [String, nil] the proxy's counters, in JSON

@@ -16,7 +16,7 @@ module Fastrack
     class Trial
       COMMAND = File.expand_path("../../../exe/fastrack", __dir__)
 
-      # Workers of the server. With one alone the kernel would not tell its own memory from memory that workers share.
+      # Workers of the server. With a single worker the kernel could not tell its own memory from shared memory.
       WORKERS = 2
 
       # Time of the warm-up, as a share of the measured time. It lasts at least a second.

@@ -16,9 +16,9 @@ module Fastrack
   # The inheritance of a generation 0 that a HUP starts as a new program (.exec). The program is the server's own, by its start command: no fork
   # undoes Bundler's changes of the master. So a new Gemfile.lock counts, and a `current` link may lead to another release.
   class Seat
-    # Version, and the numbers.
+    # The variable has the version and these NUMBERS.
     VARIABLE = "FASTRACK_GENERATION"
-    # Gets the lines of the configuration, which the master has said.
+    # Swallows the lines about the configuration: the master has logged them.
     QUIET = Object.new.tap { |output| def output.puts(*) = nil }
 
     NUMBERS = %i[master channel death_pipe words repeats counts scoreboard subreaper background].freeze
@@ -39,7 +39,7 @@ module Fastrack
         ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 }].join(" ")
         ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
         InheritedListeners.pass_on(launcher.listeners, launcher.former_listeners, supervised: launcher.supervised?)
-        # The program has no handler yet when it is late.
+        # The program has no handler yet when the master asks for a thread dump.
         trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
         program, *arguments = start.command
         kept = [*files, *launcher.listeners.map(&:fileno)].to_h { |number| [number, number] }
@@ -90,7 +90,7 @@ module Fastrack
       @background = background == 1
     end
 
-    # Those of the master are among the former ones.
+    # Always empty: the master's leaving listeners are among #former.
     def leaving = []
 
     def subreaper? = @subreaper
