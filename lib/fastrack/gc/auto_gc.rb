@@ -31,7 +31,7 @@ module Fastrack
     # Responses from one look at the heap to the next, at most.
     LONGEST_INTERVAL = 64
 
-    # Bytes of a page of slots, and of what an array has in its slot besides its elements (8 bytes each).
+    # Bytes of a page of slots, and bytes of an array's slot besides its elements (8 bytes each).
     PAGE = 65_536
     ARRAY_HEAD = 16
 
@@ -102,7 +102,7 @@ module Fastrack
       now.zip(used(now)).map { |room, used| used.positive? ? room / used : Float::INFINITY }.min
     end
 
-    # @return [Array<Float>] what a request uses of each
+    # @return [Array<Float>] slots of each pool, and bytes of malloc, that a request uses
     def used(now) = @rooms.zip(now).map { |before, room| (before - room).fdiv(@served - @noted) }
 
     # @return [Array<Integer>] slots that are left in each pool, and bytes that are left for malloc

@@ -13,13 +13,13 @@ module Fastrack
   #
   # After TERM no other server takes the place of this one: its workers wait for streams, and leave the sockets.
   class Lingering
-    # Share of the time over which a worker spreads the ends, after which it is killed: GracefulTimeout.
+    # Share of GracefulTimeout over which a worker spreads the ends. After GracefulTimeout the worker is killed.
     SPREAD = 0.5
 
     # Seconds before the end of GracefulTimeout at which a server that stops sends the clients away, but no more than half of it.
     STOP_TIME = 3
 
-    # Seconds where memory is short: over how many the ends are spread, and after how many the next worker has to go.
+    # Seconds if memory is short: those over which the ends are spread, and those after which the next worker has to go.
     MEMORY_SPREAD = 2
     MEMORY_TIME = 5
 

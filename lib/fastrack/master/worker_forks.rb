@@ -17,7 +17,7 @@ module Fastrack
     # Raised when a mold has not forked, and has logged the reason.
     Refused = Class.new(Error)
 
-    # @return [Array<ControlChannel>] those of the last worker, which a forked process may have inherited
+    # @return [Array<ControlChannel>] channels of the last worker, which a forked process may have inherited
     attr_reader :spawning
 
     # @param launcher [Launcher]
@@ -70,7 +70,7 @@ module Fastrack
     # @raise [StandardError] when there is no worker, or none that is known; an unknown worker ends with its channel
     def order(mold, nr, entry, generation, seconds)
       ours, theirs = @spawning = ControlChannel.pair
-      # A graceful stop closes the proxy's while workers still serve.
+      # A graceful stop closes the proxy's listeners while workers still serve.
       listeners = @launcher.open_listeners.reject(&:closed?)
       descriptors = [theirs.to_io, *[*listeners, *@launcher.queue&.fds].map { |one| copy(one) }]
       pid = @hooks.within(seconds ? seconds + 1 : 0, grace: TimeLimit::MOMENT) do

@@ -98,7 +98,7 @@ module Fastrack
 
     # @param workers [Workers]
     # @param limit [MemoryLimit]
-    # @param auto [Boolean] whether the number of workers is this server's to choose
+    # @param auto [Boolean] whether the server chooses the number of workers
     def initialize(workers, limit, auto:)
       @workers = workers
       @limit = limit
@@ -157,7 +157,7 @@ module Fastrack
       end
     end
 
-    # @return [Integer, nil] bytes; nil for one that has just died
+    # @return [Integer, nil] bytes; nil for a worker that has just died
     def own(handle)
       ProcessMemory.resident(handle.pid).last.nonzero?
     end

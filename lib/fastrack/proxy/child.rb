@@ -38,7 +38,7 @@ module Fastrack
       attr_reader :status
 
       # @param settings [Settings]
-      # @param user [UserGroup, nil] whom to run as
+      # @param user [UserGroup, nil] the user that the process runs as
       # @raise [Error] when it does not become ready
       def initialize(settings, user)
         @settings = settings
@@ -59,7 +59,7 @@ module Fastrack
       def tell(line)
         @input.write(line)
       rescue SystemCallError
-        # It has ended.
+        # The process has ended.
         nil
       end
 

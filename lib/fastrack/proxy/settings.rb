@@ -98,7 +98,7 @@ module Fastrack
         { name: listener.to_s, certificates: certificates(listener), redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
       end
 
-      # The address of the configuration that a listener is of. A supervisor's listener is found by its port.
+      # The address in the configuration to which a listener belongs. A supervisor's listener is found by its port.
       def address(listener)
         found = @configuration.addresses.select { |one| one.port && [0, listener.server_port.to_i].include?(one.port) }
         found.find { |one| Listener.authority(one.host) == listener.server_name } || found.first

@@ -13,8 +13,9 @@ require_relative "../worker/control_channel"
 require_relative "masters"
 
 module Fastrack
-  # The inheritance of a generation 0 that a HUP starts as a new program (.exec). The program is the server's own, by its start command: no fork
-  # undoes Bundler's changes of the master. So a new Gemfile.lock counts, and a `current` link may lead to another release.
+  # Values that a generation 0 gets from the master if a HUP starts it as a new program (.exec). The program is run by the server's start
+  # command, because a fork would keep what Bundler has changed in the master. So a new Gemfile.lock counts, and a `current` link may lead
+  # to another release.
   class Seat
     # The variable has the version and these NUMBERS.
     VARIABLE = "FASTRACK_GENERATION"
