@@ -83,8 +83,7 @@ module Fastrack
       (0...@size).find { |nr| !taken.include?(nr) }
     end
 
-    # Whether a slot can be without its worker until the successor is ready. No slot can while STOPPING workers stop, or nobody forks
-    # successors.
+    # Whether a slot can be without its worker until the successor is ready: not while STOPPING workers stop, or no process forks.
     def spare? = @handles.count(&:serving?) >= @size && room? && !source.nil?
 
     # @return [MoldHandle, nil] generation 0; nil if it has ended

@@ -36,7 +36,13 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
     let shared = shared();
     let (shared, control) = (Arc::new(shared), control());
     let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &RequestSettings::default());
-    let drive = Drive { shared: &shared, control: &control, ending: &ending, step: Cell::default() };
+    let drive = Drive {
+        shared: &shared,
+        control: &control,
+        ending: &ending,
+        step: Cell::default(),
+        watches_connections: Cell::default(),
+    };
     shared.app_threads().gvl_usage().set_awaited(true);
     assert!(shared.app_threads().gvl_usage().is_awaited());
     drive.rest();
