@@ -286,7 +286,7 @@ module Soak
       @site.flag(name) do
         @server.signal(:USR2)
         pause(0.5)
-        @server.await("the old master does not carry on") { @server.master == before && (Processes.children(before) - @server.workers - @server.molds).empty? }
+        @server.await("the old master does not carry on") { @server.master == before && (@server.strays & Processes.children(before)).empty? }
       end
     end
 

@@ -41,7 +41,10 @@ module Soak
     # Pids of the workers, and of nothing else that the master has forked.
     def workers = titled("fastrack worker")
 
-    # @return [Array<Integer>] pids of those that workers are forked from, instead of the master; one, or none, as a rule
+    # @return [Array<Integer>] pids of the processes that have loaded the app and fork workers; one, as a rule
+    def first_generations = titled("fastrack generation 0")
+
+    # @return [Array<Integer>] pids of workers that have become such processes; one, or none, as a rule
     def molds = titled("fastrack mold")
 
     def signal(name, to: master)
@@ -80,9 +83,9 @@ module Soak
       connection&.close
     end
 
-    # Descendants of this process that are neither the master nor a worker nor the mold.
+    # Descendants of this process that are neither the master nor a worker, generation 0 or the mold.
     def strays
-      Processes.descendants(Process.pid) - [master, *workers, *molds.first(1)]
+      Processes.descendants(Process.pid) - [master, *workers, *first_generations.first(1), *molds.first(1)]
     end
 
     # @param name [Symbol] a signal after which the server must end, with everything that it has started
