@@ -14,9 +14,9 @@ module Soak
     QUIET = {
       hup: [4], broken_config: [1], fewer_and_more: [2], reopen_logs: [2], term_worker: [3], kill_worker: [4, *BROKEN],
       kill_all_workers: [1, *BROKEN], stop_worker_briefly: [2], stop_worker: [2, *BROKEN], hanging_boot: [2, :"502"], failing_boot: [2, :"502"],
-      hanging_end: [2], no_disk: [2, :"503"], stuck_log: [2], crowd: [2], signals: [4],
+      hanging_end: [2], no_disk: [2, :"503"], stuck_log: [2], crowd: [2], signals: [5],
       # The mold serves nobody, so that its end excuses nothing; nor does a refork.
-      refork: [3], refork_and: [2], kill_mold: [2], stop_mold: [1], kill_trial: [2, *BROKEN]
+      refork: [3], kill_mold: [2], stop_mold: [1], kill_trial: [2, *BROKEN]
     }.freeze
 
     # Acts after which there is another master, on seeds that let it be. Idle connections end without a word then, and a client that comes
@@ -27,10 +27,7 @@ module Soak
     ALL = { **QUIET, **NEW_MASTERS }.freeze
 
     # The signals of which any may come at any time and lose no request.
-    HARMLESS = %i[HUP HUP USR1 TTIN TTOU WINCH].freeze
-
-    # Signals that may come in the middle of a refork.
-    MEANWHILE = %i[HUP USR1 TTIN TTOU URG].freeze
+    HARMLESS = %i[HUP HUP USR1 TTIN TTOU WINCH URG URG].freeze
 
     # Seconds for the mold: what the candidate has begun may last as long as a request may. There may be none, as the log says.
     TIME_FOR_MOLD = 10
@@ -227,15 +224,6 @@ module Soak
     def refork
       @server.signal(:URG)
       pause(@random.rand * 5)
-    end
-
-    def refork_and
-      @server.signal(:URG)
-      pause(@random.rand * 3)
-      name = MEANWHILE.sample(random: @random)
-      @server.signal(name)
-      # Only a HUP brings the number of workers back.
-      pause(1.0) && @server.signal(:HUP) if %i[TTIN TTOU].include?(name)
     end
 
     def kill_mold
