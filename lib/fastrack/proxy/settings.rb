@@ -14,6 +14,9 @@ module Fastrack
       # Seconds for a request's head, unless HeaderTimeout says something else. ClientTimeout is long, for clients behind a proxy.
       HEADER_TIMEOUT = 30
 
+      # Seconds until a client takes more of a response, unless WriteTimeout says something else.
+      WRITE_TIMEOUT = 60
+
       # Let's Encrypt's.
       SERVERS = {
         "production" => "https://acme-v02.api.letsencrypt.org/directory", "staging" => "https://acme-staging-v02.api.letsencrypt.org/directory"
@@ -80,6 +83,7 @@ module Fastrack
         {
           listeners: @listeners.map { |listener| describe(listener) }, upstream: Proxy.path, threads: threads, h2c: @configuration.h2c,
           header_timeout: @configuration.header_timeout || [HEADER_TIMEOUT, @configuration.client_timeout].min,
+          write_timeout: @configuration.write_timeout || [WRITE_TIMEOUT, @configuration.client_timeout].min,
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, max_ssl_rate: @configuration.max_ssl_rate, trusted_proxies: @configuration.trusted_proxies,
           public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
