@@ -130,11 +130,13 @@ module Fastrack
       def acme
         domains = @configuration.tls_domains or return
         contact = @configuration.acme_contact&.then { |text| text.include?(":") ? text : "mailto:#{text}" }
-        { domains: domains, folder: acme_folder, contact: contact, account: @configuration.acme_account,
-          server: SERVERS.fetch(@configuration.acme_server, @configuration.acme_server) }.compact
+        { domains: domains, folder: acme_folder, contact: contact, account: @configuration.acme_account, server: acme_server }.compact
       end
 
-      def acme_folder = Text.expand(@configuration.acme_folder || "#{LocalCertificate.folder}/acme")
+      def acme_server = SERVERS.fetch(@configuration.acme_server, @configuration.acme_server)
+
+      # Each authority has a folder of its own: a certificate of a staging one is none for clients.
+      def acme_folder = Text.expand("#{@configuration.acme_folder || "#{LocalCertificate.folder}/acme"}/#{acme_server.sub(%r{\Ahttps?://}, "").gsub(/[^A-Za-z0-9.-]+/, "_")}")
 
       # The proxy puts the certificate there (crates/proxy/src/acme.rs).
       def acme_files = @configuration.tls_domains && %w[pem key].map { |ending| "#{acme_folder}/#{@configuration.tls_domains.first}.#{ending}" }
