@@ -5,6 +5,7 @@ require_relative "endpoint"
 require_relative "lane"
 require_relative "machine"
 require_relative "running_server"
+require_relative "site"
 
 module Bench
   # Servers that do TLS for an app, all with the same certificate: the proxy, nginx and Caddy before Fastrack's unix socket, and Puma.
@@ -42,9 +43,8 @@ module Bench
       certificate.not_before, certificate.not_after = Time.now - 3600, Time.now + (86_400 * 60)
       certificate.add_extension(OpenSSL::X509::ExtensionFactory.new(certificate, certificate).create_extension("subjectAltName", "DNS:localhost,IP:127.0.0.1"))
       certificate.sign(key, "SHA256")
-      FileUtils.mkdir_p(["#{dir}/public/files", "#{dir}/lib/fastrack"])
-      # A lane's root has no proxy of its own. The program knows no Ruby.
-      FileUtils.cp(Dir["#{Lane::ROOT}/lib/fastrack/{[0-9]*/,}fastrack-proxy"].max_by { |path| File.mtime(path) }, "#{dir}/lib/fastrack/")
+      FileUtils.mkdir_p("#{dir}/public/files")
+      Site.proxy(dir)
       { "cert.pem" => certificate.to_pem, "key.pem" => key.to_pem, "config.ru" => APP }.each { |name, text| File.write("#{dir}/#{name}", text) }
       FILES.each { |name, size| File.binwrite("#{dir}/public/files/#{name}.bin", Random.bytes(size)) }
     end

@@ -2,6 +2,7 @@
 
 require_relative "endpoint"
 require_relative "nginx"
+require_relative "site"
 
 module Bench
   # The servers that bench/run knows how to start, each as its users start it, with the app preloaded. No worker is recycled.
@@ -32,12 +33,14 @@ module Bench
     #
     # @param options [Array<String>] of the command's -O
     # @param threads [Boolean] with as many threads in each worker as the workload says
-    def self.fastrack(name, *options, threads: false)
+    # @param proxied [Boolean] with its proxy in front, without TLS
+    def self.fastrack(name, *options, threads: false, proxied: false)
       Server.new(name) do |site|
         place = site.endpoint.is_a?(Endpoint::Tcp) ? ["Host=#{Endpoint::HOST}", "Port=#{site.endpoint.port}"] : ["Path=#{site.endpoint.path}"]
         place << "MaxThreads=#{site.workload.threads}" if threads
         all = [*place, "MaxWorkers=#{site.workers}", "MaxRequestPerChild=0", *options]
-        ["ruby", "-I", LIB, COMMAND, "--no-config", "-e", "none", *all.flat_map { |option| ["-O", option] }, site.ru]
+        path = proxied ? ["-I", Site.proxy(site.dir)] : []
+        ["ruby", "-I", LIB, *path, COMMAND, "--no-config", "-e", "none", *all.flat_map { |option| ["-O", option] }, site.ru]
       end
     end
 
@@ -57,6 +60,7 @@ module Bench
     BUILT_IN = [
       fastrack("fastrack"), fastrack("fastrack-oobgc", "OobGC"), fastrack("fastrack-oobgc-auto", "OobGC=auto"),
       fastrack("fastrack-max-queue-time", "MaxQueueTime=1"),
+      fastrack("fastrack-proxied", "Compress", proxied: true),
       # A connection stays with the worker that accepted it.
       fastrack("fastrack-pinned", "HandOver=false"),
       Nginx.new, puma("puma", 1),

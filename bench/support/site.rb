@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "fileutils"
+require_relative "lane"
+
 module Bench
   # Where one server of one measurement lives: its private directory, and what it is to serve where.
   class Site
@@ -32,6 +35,13 @@ module Bench
       more = { "RAILS_ENV" => "production", "APP_ENV" => "production", "RUBY_YJIT_ENABLE" => ENV.fetch("RUBY_YJIT_ENABLE", "1"), "BENCH_DIR" => dir, **@database&.environment.to_h }
       # Nothing of this process's environment comes into a lane's root.
       lane.command(["env", *more.map { |name, value| "#{name}=#{value}" }, *words])
+    end
+
+    # @return [String] a folder for Ruby's load path with the proxy's program: it knows no Ruby, and a lane's root has none of its own
+    def self.proxy(dir)
+      FileUtils.mkdir_p("#{dir}/lib/fastrack")
+      FileUtils.cp(Dir["#{Lane::ROOT}/lib/fastrack/{[0-9]*/,}fastrack-proxy"].max_by { |path| File.mtime(path) }, "#{dir}/lib/fastrack/")
+      "#{dir}/lib"
     end
 
     def ru = workload.app.path

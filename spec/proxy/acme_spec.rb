@@ -61,13 +61,28 @@ RSpec.describe "the proxy: certificates by ACME", once: "what the program does, 
       @server = start(port, authority(port, validity: 30))
       first = await_certificate
       expect(first.extensions.find { |one| one.oid == "subjectAltName" }.value.split(", ")).to contain_exactly("DNS:app.example", "DNS:www.app.example")
-      modes = ["acme", "acme/app.example.key", *Dir.glob("acme/account-*.json", base: server.dir)].map { |name| File.stat(server.file(name)).mode & 0o777 }
-      expect([modes, server.log]).to match([[0o700, 0o600, 0o600], include("proxy: new certificate of app.example, www.app.example")])
+      modes = ["acme", *Dir.glob("acme/**/*", base: server.dir).sort].map { |name| File.stat(server.file(name)).mode & 0o777 }
+      # The folder, the authority's one, the account, the key and the certificate.
+      expect([modes, server.log]).to match([[0o700, 0o700, 0o600, 0o600, 0o644], include("proxy: new certificate of app.example, www.app.example")])
       expect(Edge.curl(server, host: "app.example").last).to be_success
       server.signal(:USR2)
       server.await_ready(2)
       expect(certificate.serial).to eq(first.serial)
       eventually(60, -> { server.log }) { certificate.serial != first.serial }
+    end
+  end
+
+  it "another one is ordered at once when a domain is added, or another authority is named" do
+    FreePort.keep(6) do |port|
+      @server = start(port, authority(port))
+      first = await_certificate
+      change = ->(from, to) { File.write(server.file("fastrack.rb"), File.read(server.file("fastrack.rb")).sub(from, to)) && server.signal(:HUP) }
+      change.call('"www.app.example"', '"www.app.example", "new.app.example"')
+      second = eventually(60, -> { server.log }) { certificate.then { |one| one if one.to_text.include?("new.app.example") } }
+      # The same authority by another name.
+      change.call("https://127.0.0.1", "https://localhost")
+      third = eventually(60, -> { server.log }) { certificate.then { |one| one if one.serial != second.serial && one.issuer.to_s.include?("Pebble") } }
+      expect([first, second, third].map(&:serial).uniq.size).to eq(3)
     end
   end
 
@@ -93,7 +108,7 @@ RSpec.describe "the proxy: certificates by ACME", once: "what the program does, 
       File.write(server.file("fastrack.rb"), File.read(server.file("fastrack.rb")).sub("ops@", "other@"))
       server.signal(:HUP)
       second = eventually(60, -> { server.log }) { certificate.then { |one| one if one.serial != first.serial } }
-      expect([second.issuer.to_s, Dir.glob("acme/account-*.json", base: server.dir).size]).to match([/Pebble/, 1])
+      expect([second.issuer.to_s, Dir.glob("acme/*/account.json", base: server.dir).size]).to match([/Pebble/, 1])
     end
   end
 

@@ -74,6 +74,39 @@ RSpec.describe "the proxy: bounds", once: "the program knows no Ruby" do
     expect(Eventually.now - began).to be > (30 - 10 - 4) / 10.0
   end
 
+  def sockets(pid) = Dir.children("/proc/#{pid}/fd").count { |number| descriptor(pid, number).start_with?("socket:") }
+
+  def descriptor(pid, number)
+    File.readlink("/proc/#{pid}/fd/#{number}")
+  rescue Errno::ENOENT
+    ""
+  end
+
+  # A frame of HTTP/2 (RFC 9113 §4.1).
+  def frame(type, flags, stream, payload) = [payload.bytesize].pack("N")[1..] + [type, flags, stream].pack("CCN") + payload
+
+  # A request whose client has no room for the body.
+  def ask_without_window(tls, path)
+    fields = "\x82\x87\x04#{path.bytesize.chr}#{path}\x01\x09localhost".b
+    tls.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".b + frame(4, 0, 0, [4, 0].pack("nN")) + frame(1, 5, 1, fields))
+    loop do
+      length, type = tls.read(9).unpack("xnC")
+      tls.read(length)
+      return if type == 1
+    end
+  end
+
+  it "a client that takes nothing of a response is closed after WriteTimeout" do
+    slow = Edge.start(config: "write_timeout 1\npublic_files 'public'\n", files: { "public/large" => "a" * 30_000_000 })
+    proxy = Edge.proxy(slow)
+    before = sockets(proxy)
+    clients = [Edge.connect(slow), Edge.connect(slow, alpn: %w[h2])]
+    clients.first.write("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    expect(clients.first.gets("\r\n\r\n")).to start_with("HTTP/1.1 200")
+    ask_without_window(clients.last, "/large")
+    eventually(60, -> { "#{sockets(proxy) - before} sockets more" }) { sockets(proxy) == before }
+  end
+
   it "other clients are served while many connect and send nothing" do
     many = Array.new(200) { server.connect }
     expect(Edge.curl(server).last).to be_success

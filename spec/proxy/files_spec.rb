@@ -25,7 +25,7 @@ RSpec.describe "the proxy: files and compression", once: "the program knows no R
   before(:context) do
     files = { "public/a.txt" => "0123456789", "public/assets/b.css" => "plain", "public/assets/b.css.gz" => Zlib.gzip("zipped"), "public/.env" => "secret",
               "public/index.html" => "index", "public/about.html" => "about", "public/docs/index.html" => "docs", "secret" => "secret",
-              "private/report" => "report" * 100 }
+              "private/report" => "report" * 100, "private/50%25%20off" => "literal" }
     config = "public_files 'public'\nsendfile_root 'private'\ncache_control '/assets/*', 'public, max-age=31536000, immutable'\n"
     @server = Edge.start(ru: app, config: config, files: files)
     File.symlink("../secret", server.file("public/link"))
@@ -98,6 +98,8 @@ RSpec.describe "the proxy: files and compression", once: "the program knows no R
     expect([sent.status, sent.body, sent.headers["content-type"], sent.headers["x-sendfile"]]).to eq([200, "report" * 100, "text/x-own", nil])
     expect(get("/send?report", "Range: bytes=0-2").then { |part| [part.status, part.body] }).to eq([206, "rep"])
     expect(get("/send?../secret").status).to eq(404)
+    # Rack::Sendfile writes the path as it is; what other libraries encode is found, too.
+    expect(["50%25%20off", "r%65port"].map { |name| get("/send?#{name}").body }).to eq(%w[literal] + ["report" * 100])
     expect(get("/else").body).to end_with(" X-Sendfile")
     expect(get("/else", "X-Sendfile-Type: X-Accel-Redirect").body).to end_with(" X-Sendfile")
   end

@@ -4,6 +4,7 @@ require_relative "../../lib/fastrack/configuration"
 require_relative "../../lib/fastrack/master/lingering"
 require_relative "../../lib/fastrack/memory/limit"
 require_relative "../../lib/fastrack/memory/supervisor"
+require "support/http_peer"
 require "time"
 
 RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroups and proc(5) tell the figures, not Ruby" do
@@ -51,6 +52,44 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
       eventually { Array.new(4) { Thread.new { server.get("/slow").body.to_i } }.map(&:value).uniq.size == 2 }
       eventually { lines(server, /recycling would gain nothing/).any? }
       expect([server.workers, lines(server, /memory/).size]).to eq([pids, 1])
+    end
+  end
+
+  describe "with a socket that the app has taken over" do
+    # GET /socket echoes lines; see `app` for the rest.
+    let(:with_socket) { <<~'RUBY' + app }
+      map("/socket") do
+        run(lambda do |env|
+          io = env["rack.hijack"].call
+          io.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n")
+          Thread.new { while (line = io.gets) do io.write("#{Process.pid} #{line}") end }
+          [-1, {}, []]
+        end)
+      end
+    RUBY
+
+    def socket(server) = HttpPeer.new(server).write("GET /socket HTTP/1.1\r\nHost: a\r\n\r\n").tap { |peer| peer.read_until(/\r\n\r\n/) }
+
+    def echo(peer, text) = peer.write("#{text}\n").read_until(/#{text}\n/)[/(\d+) #{text}\n/, 1].to_i
+
+    it "a worker that has outgrown MaxMemoryPerChild lingers for it" do
+      server = Server.start(ru: with_socket, options: { MaxWorkers: 1, MaxMemoryPerChild: "120M" })
+      old = server.get.body.to_i
+      peer = socket(server)
+      eventually(60) { server.get("/grow?20").body.to_i != old }
+      server.await_log("worker 0 (pid #{old}) lingers for 0 streams and 1 socket")
+      expect(echo(peer, "still")).to eq(old)
+    end
+
+    it "a worker that lingers is the first to go where MaxMemory is reached" do
+      server = Server.start(ru: with_socket, options: { MaxWorkers: 1, MaxMemory: "250M" })
+      old = server.get("/grow?60").body.to_i
+      peer = socket(server)
+      server.signal(:HUP)
+      server.await_log("(pid #{old}) lingers")
+      expect(echo(peer, "still")).to eq(old)
+      eventually(60) { server.get("/grow?10") && server.log.include?("(pid #{old}) ends its streams and sockets: memory is short") }
+      expect([peer.read_to_end && peer.ending, lines(server, /recycling worker/)]).to eq([:closed, []])
     end
   end
 

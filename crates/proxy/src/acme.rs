@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use crate::compress::random;
 use crate::control;
 use crate::local;
-use crate::tls::{validity, Proof};
+use crate::tls::{Certificates, Facts, Proof};
 
 /// The protocol of a TLS-ALPN-01 challenge.
 pub const ALPN: &[u8] = b"acme-tls/1";
@@ -66,7 +66,7 @@ impl std::error::Error for Refused {}
 pub struct Settings {
     /// The names of the certificate.
     pub domains: Vec<String>,
-    /// The folder of account and certificates.
+    /// The folder of account and certificates, which is one for each authority.
     pub folder: PathBuf,
     /// The URL of the authority's directory.
     pub server: String,
@@ -145,7 +145,8 @@ fn proving(host: &str, proof: &KeyAuthorization) -> Result<CertifiedKey, Failure
 /// Makes the folder, and a certificate that stands for the first one: a listener needs one, and the authority asks there.
 pub fn prepare(settings: &Settings) -> Result<(), String> {
     let (cert, key) = settings.files();
-    if cert.exists() && key.exists() {
+    // A crash may have left one without the other, or an empty file.
+    if Certificates::load(vec![settings.files()]).is_ok() {
         return Ok(());
     }
     local::make_stand_in(&settings.folder, &settings.domains, &cert, &key).map_err(|error| {
@@ -155,13 +156,12 @@ pub fn prepare(settings: &Settings) -> Result<(), String> {
 
 /// Keeps the certificate valid, for ever. A failure leaves the old one in use.
 pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
-    let (cert, _) = settings.files();
     let mut failures: u32 = 0;
     let mut proof = 0;
     // Whether the proof is the other one, at once.
     let mut is_second = false;
     loop {
-        let left = validity(&cert).map_or(0, |(start, end)| seconds_until_renewal(start, end, now()));
+        let left = seconds_until_order(&settings);
         if left > 0 {
             sleep(Duration::from_secs(left.min(LONGEST_SLEEP))).await;
             continue;
@@ -200,6 +200,17 @@ pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
 fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
     causes.collect::<Vec<_>>().join(": ")
+}
+
+/// 0 where the certificate is not for all domains, as when one has been added.
+fn seconds_until_order(settings: &Settings) -> u64 {
+    let Some(facts) = Facts::of(&settings.files().0) else { return 0 };
+    let is_named = |domain: &String| facts.names.iter().any(|name| name.eq_ignore_ascii_case(domain));
+    if settings.domains.iter().all(is_named) {
+        seconds_until_renewal(facts.not_before, facts.not_after, now())
+    } else {
+        0
+    }
 }
 
 /// Two thirds of the time are over.
@@ -251,7 +262,14 @@ async fn obtain(settings: &Settings, challenges: &Challenges, proof: usize) -> R
     let chain = order.poll_certificate(&retries).await?;
     let (cert, key) = settings.files();
     local::write(&key, &secret, 0o600)?;
-    Ok(local::write(&cert, &chain, 0o644)?)
+    local::write(&cert, &chain, 0o644)?;
+    // Without a pause, the next order would follow at once, and the next.
+    if seconds_until_order(settings) == 0 {
+        return Err(
+            "the new certificate is not one for these names and this time: is the clock right?".into()
+        );
+    }
+    Ok(())
 }
 
 /// Why the authority refuses an order.
@@ -302,11 +320,8 @@ async fn account(settings: &Settings) -> Result<Account, Failure> {
     Ok(account)
 }
 
-/// One for each authority.
 fn account_file(settings: &Settings) -> PathBuf {
-    let name: String =
-        settings.server.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect();
-    Path::new(&settings.folder).join(format!("account-{name}.json"))
+    settings.folder.join("account.json")
 }
 
 #[cfg(test)]
@@ -328,20 +343,49 @@ mod tests {
         assert_eq!((pauses[11], pause_after(u32::MAX)), (LONGEST_PAUSE, LONGEST_PAUSE));
     }
 
-    #[test]
-    fn the_stand_in_is_due_at_once() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let settings = Settings {
-            domains: vec!["a.example".into()],
-            folder: dir.path().join("acme"),
+    fn settings(folder: &std::path::Path, domains: &[&str]) -> Settings {
+        Settings {
+            domains: domains.iter().map(ToString::to_string).collect(),
+            folder: folder.join("acme"),
             server: "https://localhost/dir".into(),
             contact: None,
             account: None,
-        };
+        }
+    }
+
+    #[test]
+    fn the_stand_in_is_due_at_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let settings = settings(dir.path(), &["a.example"]);
         prepare(&settings).expect("a stand-in");
-        let (start, end) = validity(&settings.files().0).expect("a certificate");
-        assert_eq!(seconds_until_renewal(start, end, now()), 0);
-        assert!(end > now());
-        crate::tls::Certificates::load(vec![settings.files()]).expect("a certificate and its key");
+        let facts = Facts::of(&settings.files().0).expect("a certificate");
+        assert_eq!(seconds_until_order(&settings), 0);
+        assert!(facts.not_after > now());
+        Certificates::load(vec![settings.files()]).expect("a certificate and its key");
+    }
+
+    #[test]
+    fn a_certificate_that_lacks_a_domain_is_due_at_once() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let own = settings(dir.path(), &["a.example"]);
+        let made = rcgen::generate_simple_self_signed(own.domains.clone()).expect("a certificate");
+        prepare(&own).expect("a folder");
+        fs::write(own.files().0, made.cert.pem()).expect("a file");
+        assert!(seconds_until_order(&own) > 0);
+        assert_eq!(seconds_until_order(&settings(dir.path(), &["a.example", "www.a.example"])), 0);
+    }
+
+    #[test]
+    fn files_that_fit_nothing_are_replaced_by_a_stand_in() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let settings = settings(dir.path(), &["a.example"]);
+        prepare(&settings).expect("a stand-in");
+        let (cert, key) = settings.files();
+        let before = fs::read(&key).expect("a key");
+        prepare(&settings).expect("the same");
+        assert_eq!(fs::read(&key).expect("a key"), before);
+        fs::write(&cert, "").expect("a file");
+        prepare(&settings).expect("a stand-in");
+        Certificates::load(vec![settings.files()]).expect("a certificate and its key");
     }
 }

@@ -7,7 +7,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
 use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
-use crate::connection::InFlight;
+use crate::connection::{Delivery, InFlight};
 use crate::files::Content;
 
 /// Where a body comes from.
@@ -61,13 +61,13 @@ pub struct Outgoing {
     source: Source,
     /// The line in the access log, for an answer of this process.
     line: Option<Answered>,
-    _request: InFlight,
+    delivery: Delivery,
 }
 
 impl Outgoing {
     /// The body of the response to `request`.
     pub fn new(source: Source, request: InFlight) -> Self {
-        Outgoing { source, line: None, _request: request }
+        Outgoing { source, line: None, delivery: Delivery::new(request) }
     }
 
     /// Leaves the body out, if it is this process's own, and returns its length. A worker sends none where none is wanted.
@@ -91,7 +91,7 @@ impl Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
-        match &mut this.source {
+        let frame = match &mut this.source {
             Source::Own(content) => {
                 let part = content.next_part();
                 if let (Some(line), Some(Ok(part))) = (&mut this.line, &part) {
@@ -101,7 +101,9 @@ impl Body for Outgoing {
             }
             Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
             Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),
-        }
+        };
+        this.delivery.offer(frame.is_ready());
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -35,6 +35,12 @@ pub struct Connection {
     is_sending: AtomicBool,
     /// When the present wait began, in milliseconds after `began`.
     since: AtomicU64,
+    /// Responses of which the client can take a part now.
+    offered: AtomicU32,
+    /// Whether the client's socket took no more bytes at the last try.
+    is_full: AtomicBool,
+    /// When the client last took a part of a response, or was last offered one, in milliseconds after `began`.
+    taken: AtomicU64,
 }
 
 impl Connection {
@@ -51,17 +57,23 @@ impl Connection {
             is_partial: AtomicBool::new(true),
             is_sending: AtomicBool::new(false),
             since: AtomicU64::new(0),
+            offered: AtomicU32::new(0),
+            is_full: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
         })
     }
 
     /// How much longer the client may take for what it is to send next; None: its time is over. Asked now and then: no timer is set
     /// for a request.
-    pub fn time_left(&self, head: Duration, idle: Duration) -> Option<Duration> {
-        if self.requests.load(Relaxed) > 0 {
+    pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
+        let (limit, since) = if self.requests.load(Relaxed) == 0 {
+            (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
+        } else if self.offered.load(Relaxed) > 0 {
+            (write, &self.taken)
+        } else {
             return Some(head);
-        }
-        let limit = if self.is_partial.load(Relaxed) { head } else { idle };
-        let left = limit.checked_sub(self.waited()).filter(|left| !left.is_zero())?;
+        };
+        let left = limit.checked_sub(self.elapsed(since)).filter(|left| !left.is_zero())?;
         // A head may begin at any time, and its time is shorter.
         Some(left.min(head))
     }
@@ -69,11 +81,11 @@ impl Connection {
     /// Whether for so long nothing has been on its way, in either direction.
     pub fn is_quiet(&self, time: Duration) -> bool {
         let is_idle = self.requests.load(Relaxed) == 0 && !self.is_partial.load(Relaxed);
-        is_idle && !self.is_sending.load(Relaxed) && self.waited() >= time
+        is_idle && !self.is_sending.load(Relaxed) && self.elapsed(&self.since) >= time
     }
 
-    fn waited(&self) -> Duration {
-        self.began.elapsed().saturating_sub(Duration::from_millis(self.since.load(Relaxed)))
+    fn elapsed(&self, since: &AtomicU64) -> Duration {
+        self.began.elapsed().saturating_sub(Duration::from_millis(since.load(Relaxed)))
     }
 
     /// Notes that a request has begun, until the result is dropped.
@@ -85,7 +97,27 @@ impl Connection {
     }
 
     fn wait_from_now(&self) {
-        self.since.store(self.began.elapsed().as_millis() as u64, Relaxed);
+        self.since.store(self.now(), Relaxed);
+    }
+
+    fn took(&self) {
+        self.taken.store(self.now(), Relaxed);
+    }
+
+    /// Notes how much the client's socket has taken. Only a client that kept this process waiting costs a look at the clock.
+    fn wrote(&self, result: &Poll<io::Result<usize>>) {
+        match result {
+            Poll::Pending => self.is_full.store(true, Relaxed),
+            Poll::Ready(Ok(1..)) if self.is_full.load(Relaxed) => {
+                self.is_full.store(false, Relaxed);
+                self.took();
+            }
+            Poll::Ready(_) => {}
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
     }
 
     fn received(&self) {
@@ -111,6 +143,53 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.wait_from_now();
         self.0.requests.fetch_sub(1, Relaxed);
+    }
+}
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// For a TLS handshake, and for a request's head.
+    pub head: Duration,
+    /// Until the next request.
+    pub idle: Duration,
+    /// Until it takes more of a response.
+    pub write: Duration,
+}
+
+/// A response on its way to the client.
+#[derive(Debug)]
+pub struct Delivery {
+    request: InFlight,
+    is_offered: bool,
+}
+
+impl Delivery {
+    /// The delivery of the response to `request`, which the client can take now.
+    pub fn new(request: InFlight) -> Self {
+        let mut delivery = Delivery { request, is_offered: false };
+        delivery.offer(true);
+        delivery
+    }
+
+    /// Notes whether the client can take a part now. Otherwise the response itself is waited for.
+    pub fn offer(&mut self, is_offered: bool) {
+        let connection = &*self.request.0;
+        if is_offered {
+            connection.took();
+        }
+        match (self.is_offered, is_offered) {
+            (false, true) => connection.offered.fetch_add(1, Relaxed),
+            (true, false) => connection.offered.fetch_sub(1, Relaxed),
+            _ => 0,
+        };
+        self.is_offered = is_offered;
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.offer(false);
     }
 }
 
@@ -161,7 +240,7 @@ impl Watched {
 /// Calls a method of the stream that is there.
 macro_rules! with_stream {
     ($watched:ident, $stream:ident => $call:expr) => {
-        match &mut $watched.get_mut().stream {
+        match &mut $watched.stream {
             Stream::Plain(stream) => {
                 let $stream = Pin::new(stream);
                 $call
@@ -186,7 +265,7 @@ impl AsyncRead for Watched {
             buf.put_slice(&self.unread.split_to(count));
             return Poll::Ready(Ok(()));
         }
-        let this = self.as_mut();
+        let this = &mut *self;
         ready!(with_stream!(this, stream => stream.poll_read(cx, buf)))?;
         if buf.filled().len() > before {
             self.connection.received();
@@ -197,8 +276,11 @@ impl AsyncRead for Watched {
 
 impl AsyncWrite for Watched {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.connection.is_sending.store(true, Relaxed);
-        with_stream!(self, stream => stream.poll_write(cx, buf))
+        let this = self.get_mut();
+        this.connection.is_sending.store(true, Relaxed);
+        let result = with_stream!(this, stream => stream.poll_write(cx, buf));
+        this.connection.wrote(&result);
+        result
     }
 
     fn poll_write_vectored(
@@ -206,8 +288,11 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.connection.is_sending.store(true, Relaxed);
-        with_stream!(self, stream => stream.poll_write_vectored(cx, bufs))
+        let this = self.get_mut();
+        this.connection.is_sending.store(true, Relaxed);
+        let result = with_stream!(this, stream => stream.poll_write_vectored(cx, bufs));
+        this.connection.wrote(&result);
+        result
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -218,7 +303,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.as_mut();
+        let this = &mut *self;
         let result = with_stream!(this, stream => stream.poll_flush(cx));
         if matches!(result, Poll::Ready(Ok(()))) {
             self.connection.is_sending.store(false, Relaxed);
@@ -228,8 +313,9 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // There is no request after it.
-        self.connection.is_sending.store(true, Relaxed);
-        with_stream!(self, stream => stream.poll_shutdown(cx))
+        let this = self.get_mut();
+        this.connection.is_sending.store(true, Relaxed);
+        with_stream!(this, stream => stream.poll_shutdown(cx))
     }
 }
 
@@ -238,8 +324,11 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    const HEAD: Duration = Duration::from_secs(30);
-    const IDLE: Duration = Duration::from_secs(95);
+    const TIMES: Times = Times {
+        head: Duration::from_secs(30),
+        idle: Duration::from_secs(95),
+        write: Duration::from_secs(60),
+    };
 
     fn connection() -> Arc<Connection> {
         Connection::new(([127, 0, 0, 1], 1).into(), false, "localhost:80".into(), None)
@@ -248,11 +337,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_head_has_the_time_of_a_head() {
         let connection = connection();
-        assert_eq!(connection.time_left(HEAD, IDLE), Some(HEAD));
+        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
         tokio::time::advance(Duration::from_secs(29)).await;
-        assert_eq!(connection.time_left(HEAD, IDLE), Some(Duration::from_secs(1)));
+        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(connection.time_left(HEAD, IDLE), None);
+        assert_eq!(connection.time_left(TIMES), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -260,13 +349,34 @@ mod tests {
         let connection = connection();
         let request = connection.begin_request();
         tokio::time::advance(Duration::from_secs(1000)).await;
-        assert_eq!(connection.time_left(HEAD, IDLE), Some(HEAD));
+        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
         drop(request);
-        assert_eq!(connection.time_left(HEAD, IDLE), Some(HEAD));
+        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
         tokio::time::advance(Duration::from_secs(94)).await;
-        assert_eq!(connection.time_left(HEAD, IDLE), Some(Duration::from_secs(1)));
+        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(connection.time_left(HEAD, IDLE), None);
+        assert_eq!(connection.time_left(TIMES), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_of_a_response_has_the_time_of_a_write() {
+        let connection = connection();
+        let mut delivery = Delivery::new(connection.begin_request());
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
+        connection.wrote(&Poll::Ready(Ok(1)));
+        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)), "the socket was not full");
+        connection.wrote(&Poll::Pending);
+        connection.wrote(&Poll::Ready(Ok(1)));
+        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
+        delivery.offer(false);
+        tokio::time::advance(Duration::from_secs(1000)).await;
+        assert_eq!(connection.time_left(TIMES), Some(TIMES.head), "the app has the next part");
+        delivery.offer(true);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(connection.time_left(TIMES), None);
+        drop(delivery);
+        assert_eq!(connection.offered.load(Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -316,8 +426,8 @@ mod tests {
         connection.received();
         tokio::time::advance(Duration::from_secs(29)).await;
         connection.received();
-        assert_eq!(connection.time_left(HEAD, IDLE), Some(Duration::from_secs(1)));
+        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(connection.time_left(HEAD, IDLE), None);
+        assert_eq!(connection.time_left(TIMES), None);
     }
 }

@@ -101,12 +101,12 @@ impl Files {
     }
 
     /// The response with a file that the app has named by its whole path; None: the folder has no such file.
-    pub fn send(&self, path: &Path, request: &Parts, app: HeaderMap) -> Option<Response<Content>> {
+    pub fn send(&self, path: &Path, request: &Parts, app: &HeaderMap) -> Option<Response<Content>> {
         let found = path::within(&self.root, path)?;
         let entry = Entry::load(&found, &self.root, None)?;
         let mut response = respond(&entry, request);
         let is_multipart = response.headers().get(header::CONTENT_TYPE).is_some_and(is_multipart);
-        for (name, value) in &app {
+        for (name, value) in app {
             // The app's word counts, but for what the bytes here are.
             let is_ours = matches!(
                 *name,

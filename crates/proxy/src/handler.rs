@@ -267,7 +267,8 @@ impl Exchange<'_> {
     async fn send(&self, parts: Parts, body: Upload) -> Result<Response<Incoming>, Failure> {
         let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
         let again = is_repeatable.then(|| parts.clone());
-        let result = self.upstream.send(Request::from_parts(parts, body)).await;
+        let result =
+            self.upstream.send(Request::from_parts(parts, body), self.site.settings.times().idle).await;
         match (result, again) {
             (Err(Failure::Lost), Some(parts)) => {
                 stats::RETRIED.fetch_add(1, Relaxed);
@@ -347,19 +348,23 @@ fn compressed(fields: &mut HeaderMap, status: StatusCode, body: Incoming, asked:
             compress::set_fields(fields, coding);
             Source::Compressed(Box::new(body))
         }
-        // The body is gone, and there is no memory for an encoder.
-        Err(_) => Source::Own(Content::empty()),
+        Err(body) => Source::Worker(body),
     }
 }
 
 fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -> Response<Source> {
     use std::os::unix::ffi::OsStrExt;
-    let path = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
-    let path = Path::new(std::ffi::OsStr::from_bytes(&path));
-    folder.send(path, &asked.conditions, app).map(|response| response.map(Source::Own)).unwrap_or_else(|| {
-        crate::control::warn(&format!("X-Sendfile: {} is no file within sendfile_root", path.display()));
-        own(StatusCode::NOT_FOUND)
-    })
+    // Rack::Sendfile writes the path as it is, and others encode it.
+    let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
+    let named = |path| folder.send(Path::new(std::ffi::OsStr::from_bytes(path)), &asked.conditions, &app);
+    named(path.as_bytes()).or_else(|| named(&decoded)).map_or_else(
+        || {
+            let path = String::from_utf8_lossy(path.as_bytes());
+            crate::control::warn(&format!("X-Sendfile: {path} is no file within sendfile_root"));
+            own(StatusCode::NOT_FOUND)
+        },
+        |response| response.map(Source::Own),
+    )
 }
 
 fn failed(failure: &Failure) -> Response<Source> {

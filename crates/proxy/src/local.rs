@@ -99,6 +99,8 @@ pub fn make_stand_in(
 /// Replaces a file as a whole.
 pub fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
+    // Another process of this pid may have left one behind: in a container, pids recur.
+    let _ = fs::remove_file(&temporary);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
     file.write_all(text.as_bytes())?;
     fs::rename(&temporary, path)

@@ -131,7 +131,7 @@ impl Server {
         // A response leaves when it is there (tcp(7)). This fails only if the client has gone.
         let _ = stream.set_nodelay(true);
         if endpoint.proxy_protocol {
-            match timeout(site.settings.head_time(), crate::proxy_protocol::read(&mut stream)).await {
+            match timeout(site.settings.times().head, crate::proxy_protocol::read(&mut stream)).await {
                 Ok(Ok(named)) => peer = named.unwrap_or(peer),
                 _ => return,
             }
@@ -140,7 +140,7 @@ impl Server {
             Connection::new(peer, endpoint.tls.is_some(), Arc::clone(&endpoint.name), endpoint.redirect_to);
         // The task of a connection lives as long as that, so it holds pointers: to the handshake first, then to the HTTP of the client.
         let http = if let Some(tls) = &endpoint.tls {
-            let handshake = Box::pin(shake_hands(stream, Arc::clone(tls), site.settings.head_time()));
+            let handshake = Box::pin(shake_hands(stream, Arc::clone(tls), site.settings.times().head));
             let Some((stream, protocol)) = handshake.await else { return };
             self.http(
                 Watched::new(Stream::Tls(stream), Arc::clone(&connection)),
@@ -190,11 +190,8 @@ impl Server {
     async fn drive(mut self, mut http: Pin<Box<dyn Http>>, connection: &Arc<Connection>) {
         let mut is_stopping = false;
         loop {
-            let (head, idle) = {
-                let settings = &self.handler.site().settings;
-                (settings.head_time(), settings.idle_time())
-            };
-            let Some(left) = connection.time_left(head, idle) else {
+            let times = self.handler.site().settings.times();
+            let Some(left) = connection.time_left(times) else {
                 http.as_mut().end_gracefully();
                 let _ = timeout(LAST_MOMENT, poll_fn(|cx| http.as_mut().poll_end(cx))).await;
                 return;
@@ -216,7 +213,7 @@ impl Server {
                 () = sleep(pause) => {}
             }
             if http.can_park() && !is_stopping && connection.is_quiet(QUIET) {
-                let Some(parked) = self.park(http, connection, idle).await else { return };
+                let Some(parked) = self.park(http, connection, times.idle).await else { return };
                 http = parked;
             }
         }

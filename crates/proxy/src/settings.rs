@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::connection::Times;
+
 /// All settings. A later document replaces an earlier one, except for the listeners and the number of threads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
@@ -25,6 +27,9 @@ pub struct Settings {
     /// Seconds that a connection may stay open without a request.
     #[serde(default = "keep_alive_timeout")]
     pub keep_alive_timeout: f64,
+    /// Seconds until a client takes more of a response.
+    #[serde(default = "write_timeout")]
+    pub write_timeout: f64,
     /// Seconds that requests get when the proxy stops.
     #[serde(default = "header_timeout")]
     pub graceful_timeout: f64,
@@ -90,14 +95,13 @@ pub struct Network {
 }
 
 impl Settings {
-    /// See [`header_timeout`](Self::header_timeout).
-    pub fn head_time(&self) -> Duration {
-        seconds(self.header_timeout)
-    }
-
-    /// See [`keep_alive_timeout`](Self::keep_alive_timeout).
-    pub fn idle_time(&self) -> Duration {
-        seconds(self.keep_alive_timeout)
+    /// How long clients may take.
+    pub fn times(&self) -> Times {
+        Times {
+            head: seconds(self.header_timeout),
+            idle: seconds(self.keep_alive_timeout),
+            write: seconds(self.write_timeout),
+        }
     }
 
     /// See [`graceful_timeout`](Self::graceful_timeout).
@@ -156,6 +160,10 @@ fn header_timeout() -> f64 {
 
 fn keep_alive_timeout() -> f64 {
     95.0
+}
+
+fn write_timeout() -> f64 {
+    60.0
 }
 
 fn max_connections() -> usize {

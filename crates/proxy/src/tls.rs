@@ -110,13 +110,23 @@ fn is_for(own: &str, host: &str) -> bool {
     }
 }
 
-/// The start and the end of the certificate in a file, in seconds since 1970.
-pub fn validity(path: &Path) -> Option<(i64, i64)> {
-    let bytes = fs::read(path).ok()?;
-    let first = CertificateDer::from_pem_slice(&bytes).ok()?;
-    let (_, certificate) = X509Certificate::from_der(&first).ok()?;
-    let validity = certificate.validity();
-    Some((validity.not_before.timestamp(), validity.not_after.timestamp()))
+/// Facts of a certificate.
+#[derive(Debug)]
+pub struct Facts {
+    /// The hosts that it is for, in lower case.
+    pub names: Vec<String>,
+    /// Its start, in seconds since 1970.
+    pub not_before: i64,
+    /// Its end, in seconds since 1970.
+    pub not_after: i64,
+}
+
+impl Facts {
+    /// Those of the first certificate in a file; None: it cannot be read.
+    pub fn of(path: &Path) -> Option<Facts> {
+        let bytes = fs::read(path).ok()?;
+        facts(&CertificateDer::from_pem_slice(&bytes).ok()?).ok()
+    }
 }
 
 fn load_all(files: &[(PathBuf, PathBuf)]) -> Result<Vec<Certificate>, String> {
@@ -126,7 +136,8 @@ fn load_all(files: &[(PathBuf, PathBuf)]) -> Result<Vec<Certificate>, String> {
 fn load(cert: &Path, key: &Path) -> Result<Certificate, String> {
     let chain = pem(cert, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>())?;
     let first = chain.first().ok_or_else(|| format!("{} has no certificate", cert.display()))?;
-    let (names, not_after) = facts(first).map_err(|error| format!("{}: {error}", cert.display()))?;
+    let Facts { names, not_after, .. } =
+        facts(first).map_err(|error| format!("{}: {error}", cert.display()))?;
     let secret = pem(key, PrivateKeyDer::from_pem_slice)?;
     let certified = CertifiedKey::from_der(chain, secret, &ring::default_provider());
     let key = certified.map_err(|error| match error {
@@ -150,8 +161,7 @@ fn reason(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
-/// The names and the end of a certificate.
-fn facts(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64), String> {
+fn facts(der: &CertificateDer<'_>) -> Result<Facts, String> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
     let alternative = certificate.subject_alternative_name().map_err(|error| error.to_string())?;
     let names = alternative.map(|extension| {
@@ -166,7 +176,12 @@ fn facts(der: &CertificateDer<'_>) -> Result<(Vec<String>, i64), String> {
             })
             .collect()
     });
-    Ok((names.unwrap_or_default(), certificate.validity().not_after.timestamp()))
+    let validity = certificate.validity();
+    Ok(Facts {
+        names: names.unwrap_or_default(),
+        not_before: validity.not_before.timestamp(),
+        not_after: validity.not_after.timestamp(),
+    })
 }
 
 /// Proves a host to an authority that asks by a protocol of its own.

@@ -33,7 +33,7 @@ const TRIES: usize = 4;
 /// Connections without a request that are kept.
 const MAX_IDLE: usize = 256;
 
-/// Age at which a connection without a request is no longer used: the worker is about to close it.
+/// Age at which a connection without a request is no longer used, if the workers keep it for that long.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
 
 /// Why there is no response.
@@ -61,25 +61,30 @@ impl Upstream {
         Upstream { path, kept: Mutex::default() }
     }
 
-    /// The response of a worker.
-    pub async fn send(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
-        self.send_by(request, true).await
+    /// The response of a worker. `kept_for`: how long the workers keep a connection without a request. One of more than half of that age
+    /// is not used: its worker may be closing it.
+    pub async fn send(
+        &self,
+        request: Request<Upload>,
+        kept_for: Duration,
+    ) -> Result<Response<Incoming>, Failure> {
+        self.send_by(request, Some(MAX_IDLE_TIME.min(kept_for / 2))).await
     }
 
     /// The same by a new connection: kept ones may be those of the worker that has just died.
     pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
-        self.send_by(request, false).await
+        self.send_by(request, None).await
     }
 
     async fn send_by(
         &self,
         mut request: Request<Upload>,
-        may_be_kept: bool,
+        max_age: Option<Duration>,
     ) -> Result<Response<Incoming>, Failure> {
         let mut tries = TRIES;
         loop {
             tries -= 1;
-            let mut connection = self.connection(may_be_kept).await.map_err(Failure::Unreachable)?;
+            let mut connection = self.connection(max_age).await.map_err(Failure::Unreachable)?;
             match connection.try_send_request(request).await {
                 Ok(response) => {
                     self.keep(connection);
@@ -94,11 +99,11 @@ impl Upstream {
         }
     }
 
-    /// A kept connection where that will do, or a new one. In a shortage, either may come later: there is no event for that.
-    async fn connection(&self, may_be_kept: bool) -> io::Result<SendRequest<Upload>> {
+    /// A kept connection of at most this age, or a new one. In a shortage, either may come later: there is no event for that.
+    async fn connection(&self, max_age: Option<Duration>) -> io::Result<SendRequest<Upload>> {
         let began = Instant::now();
         loop {
-            if let Some(kept) = may_be_kept.then(|| self.take()).flatten() {
+            if let Some(kept) = max_age.and_then(|age| self.take(age)) {
                 return Ok(kept);
             }
             match self.connect().await {
@@ -111,11 +116,11 @@ impl Upstream {
     }
 
     /// A connection that can take a request now.
-    fn take(&self) -> Option<SendRequest<Upload>> {
+    fn take(&self, max_age: Duration) -> Option<SendRequest<Upload>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         kept.retain(|(connection, used)| {
-            !connection.is_closed() && (!connection.is_ready() || now - *used < MAX_IDLE_TIME)
+            !connection.is_closed() && (!connection.is_ready() || now - *used < max_age)
         });
         // The newest first: so the others grow old.
         let index = kept.iter().rposition(|(connection, _)| connection.is_ready())?;

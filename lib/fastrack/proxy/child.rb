@@ -20,8 +20,10 @@ module Fastrack
       # Signals that the process does not get.
       SIGNALS = %w[TERM INT QUIT HUP USR1 USR2].freeze
 
-      # glibc gives memory back to the system beyond 128 KiB, and takes it again for the next piece of a large file: a third of such a file's CPU.
-      ALLOCATOR = { "MALLOC_TRIM_THRESHOLD_" => "1048576" }.freeze
+      # Bytes of free memory that glibc keeps, and below which a piece of memory is no mapping of its own (mallopt(3)). With glibc's 128 KiB,
+      # the memory of each compressed page and of each piece of a large file comes from the system and goes back: half of a page's CPU, and a
+      # third of a large file's (bench/proxy).
+      ALLOCATOR = { "MALLOC_TRIM_THRESHOLD_" => "4194304", "MALLOC_MMAP_THRESHOLD_" => "4194304" }.freeze
 
       # Levels of lines for the log.
       LEVELS = %w[info warn error].freeze

@@ -14,6 +14,9 @@ module Fastrack
       # Seconds for a request's head, unless HeaderTimeout says something else. ClientTimeout is long, for clients behind a proxy.
       HEADER_TIMEOUT = 30
 
+      # Seconds until a client takes more of a response, unless WriteTimeout says something else.
+      WRITE_TIMEOUT = 60
+
       # Let's Encrypt's directories.
       SERVERS = {
         "production" => "https://acme-v02.api.letsencrypt.org/directory", "staging" => "https://acme-staging-v02.api.letsencrypt.org/directory"
@@ -80,6 +83,7 @@ module Fastrack
         {
           listeners: @listeners.map { |listener| describe(listener) }, upstream: Proxy.path, threads: threads, h2c: @configuration.h2c,
           header_timeout: @configuration.header_timeout || [HEADER_TIMEOUT, @configuration.client_timeout].min,
+          write_timeout: @configuration.write_timeout || [WRITE_TIMEOUT, @configuration.client_timeout].min,
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, max_ssl_rate: @configuration.max_ssl_rate, trusted_proxies: @configuration.trusted_proxies,
           public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
@@ -126,11 +130,13 @@ module Fastrack
       def acme
         domains = @configuration.tls_domains or return
         contact = @configuration.acme_contact&.then { |text| text.include?(":") ? text : "mailto:#{text}" }
-        { domains: domains, folder: acme_folder, contact: contact, account: @configuration.acme_account,
-          server: SERVERS.fetch(@configuration.acme_server, @configuration.acme_server) }.compact
+        { domains: domains, folder: acme_folder, contact: contact, account: @configuration.acme_account, server: acme_server }.compact
       end
 
-      def acme_folder = Text.expand(@configuration.acme_folder || "#{LocalCertificate.folder}/acme")
+      def acme_server = SERVERS.fetch(@configuration.acme_server, @configuration.acme_server)
+
+      # Each authority has a folder of its own: a certificate of a staging one is none for clients.
+      def acme_folder = Text.expand("#{@configuration.acme_folder || "#{LocalCertificate.folder}/acme"}/#{acme_server.sub(%r{\Ahttps?://}, "").gsub(/[^A-Za-z0-9.-]+/, "_")}")
 
       # The proxy puts the certificate there (crates/proxy/src/acme.rs).
       def acme_files = @configuration.tls_domains && %w[pem key].map { |ending| "#{acme_folder}/#{@configuration.tls_domains.first}.#{ending}" }
