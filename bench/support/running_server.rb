@@ -38,15 +38,16 @@ module Bench
       raise Failed, "#{name} cannot be started: #{error.message}"
     end
 
+    # @param step [Float] seconds between two looks
     # @yieldreturn [Boolean] whether it is ready
     # @raise [Failed] when it ends, or is not ready in time
-    def await_ready
+    def await_ready(step: STEP)
       deadline = now + BOOT
       until yield
         raise Failed, "#{@name} ended at once: #{last_words}" if ended?
         raise Failed, "#{@name} was not ready within #{BOOT} s: #{last_words}" if now > deadline
 
-        sleep STEP
+        sleep step
       end
     end
 
@@ -96,11 +97,12 @@ module Bench
     #
     # @param server [#name, #command] see Servers
     # @param site [Site]
+    # @param how [Hash] see Program#await_ready
     # @yieldparam running [RunningServer]
     # @raise [Failed]
-    def self.run(server, site)
+    def self.run(server, site, **how)
       running = new(server.name, server.command(site), site.dir)
-      running.await_ready { running.answers?(site) }
+      running.await_ready(**how) { running.answers?(site) }
       yield running
     ensure
       running&.stop
