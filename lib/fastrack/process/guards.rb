@@ -140,7 +140,8 @@ module Fastrack
       Thread.new do
         Thread.current.report_on_exception = false
         wait(death_pipe, channel)
-        Log.line("#{name} has not booted when its master ended: ending it")
+        # Else the master lets go of it, and says why.
+        Log.line("#{name} has not booted when its master ended: ending it") if death_pipe.wait_readable(0)
         Process.exit!(1)
       end
     end
