@@ -365,8 +365,9 @@ module Fastrack
       @entry&.first&.count_restart(@cause.to_s) unless @cause == :none
     end
 
-    # Ends a mold, by the end of its channel.
+    # Ends a mold, by the end of its channel. One that is loading the app tells by the word that the master lives.
     def release_mold
+      @channel.write(ControlChannel::GO)
       @state = :stopping
       @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @channel.close

@@ -34,6 +34,7 @@ module Fastrack
     INTERRUPT_TAKEN = "interrupt taken"
     INTERRUPT_LEFT = "interrupt left"
     # Answers to LIMIT_REACHED: exit, because a replacement takes over; or serve until a signal comes. A promoted worker gets neither.
+    # A mold gets GO before the end of its channel, if the master lets go of it.
     GO = "go"
     STAY = "stay"
     # New master: all of its workers serve, and the old master is to quit.
