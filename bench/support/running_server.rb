@@ -36,9 +36,10 @@ module Bench
       raise Failed, "#{name} cannot be started: #{error.message}"
     end
 
+    # @param step [Float] seconds between two looks
     # @raise [Failed] when it ends, or is not ready in time
-    def await_ready
-      Bench.await(BOOT, step: STEP) { yield || (ended? && raise(Failed, "#{@name} ended at once: #{last_words}")) } or
+    def await_ready(step: STEP)
+      Bench.await(BOOT, step: step) { yield || (ended? && raise(Failed, "#{@name} ended at once: #{last_words}")) } or
         raise Failed, "#{@name} was not ready within #{BOOT} s: #{last_words}"
     end
 
@@ -84,9 +85,10 @@ module Bench
     # Starts `server`, yields when it answers as it should, and ends it whatever happens.
     #
     # @param server [#name, #command] see Servers
-    def self.run(server, site)
+    # @param how [Hash] see Program#await_ready
+    def self.run(server, site, **how)
       running = new(server.name, server.command(site), site.dir)
-      running.await_ready { running.answers?(site) }
+      running.await_ready(**how) { running.answers?(site) }
       yield running
     ensure
       running&.stop

@@ -24,23 +24,21 @@ module Bench
       def command(site) = site.command(@words.call(site))
     end
 
-    LIB = File.expand_path("../../lib", __dir__)
-    COMMAND = File.expand_path("../../exe/fastrack", __dir__)
+    ROOT = File.expand_path("../..", __dir__)
     CLOSING = "enable_keep_alives false\n"
-    private_constant :LIB, :COMMAND, :CLOSING
+    private_constant :ROOT, :CLOSING
 
-    # Fastrack of this checkout.
-    #
     # @param options [Array<String>] of the command's -O
     # @param threads [Boolean] with as many threads in each worker as the workload says
     # @param proxied [Boolean] with its proxy in front, without TLS
-    def self.fastrack(name, *options, threads: false, proxied: false)
+    # @param root [String] its checkout: this one, or an earlier version
+    def self.fastrack(name, *options, threads: false, proxied: false, root: ROOT)
       Server.new(name) do |site|
         place = site.endpoint.is_a?(Endpoint::Tcp) ? ["Host=#{Endpoint::HOST}", "Port=#{site.endpoint.port}"] : ["Path=#{site.endpoint.path}"]
         place << "MaxThreads=#{site.workload.threads}" if threads
         all = [*place, "MaxWorkers=#{site.workers}", "MaxRequestPerChild=0", *options]
         path = proxied ? ["-I", Site.proxy(site.dir)] : []
-        ["ruby", "-I", LIB, *path, COMMAND, "--no-config", "-e", "none", *all.flat_map { |option| ["-O", option] }, site.ru]
+        ["ruby", "-I", "#{root}/lib", *path, "#{root}/exe/fastrack", "--no-config", "-e", "none", *all.flat_map { |option| ["-O", option] }, site.ru]
       end
     end
 

@@ -276,6 +276,12 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
     expect(Dir.children(log)).to eq([])
   end
 
+  it "does not start without the right to stop the user's processes" do
+    skip "no setpriv" unless system("setpriv", "--version", out: File::NULL)
+    server = Server.fail_to_start(ru: Rackups::PID, options: { User: "nobody" }, wrapper: %w[setpriv --bounding-set=-kill])
+    expect([server.log, server.status.exitstatus]).to eq(["fastrack: option User: root cannot stop processes of nobody without the capability CAP_KILL\n", 1])
+  end
+
   describe "with a usual layout" do
     # Root's folder, in which the user may not make files.
     let(:var) { File.join(Dir.mktmpdir("fastrack-root", "/var/lib").tap { |path| File.chmod(0o755, path) }, "var").tap { |path| Dir.mkdir(path, 0o755) } }

@@ -43,7 +43,7 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
       end
       ours.close
       expect(mold.join(20)).to eq(mold)
-      expect(orders.map { |order| order.numbers.drop(1) }).to eq(Array.new(20) { |index| [index, index.even? ? index : nil, 7] })
+      expect(orders.map { |order| order.numbers.drop(1) }).to eq(Array.new(20) { |index| [1, index, index.even? ? index : nil, 7] })
       expect(others - noise_of_mold).to eq([])
     end
   end
@@ -57,6 +57,21 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
       orders.each.with_index(7) { |order, pid| theirs.forked(order, pid) && order.descriptors.each(&:close) }
     end
     expect([ours.order(1, 1, [], [$stdin], 20), mold.join(20)]).to eq([8, mold])
+  end
+
+  it "gives an order its descriptors, though its text comes in two pieces between other messages" do
+    ours, theirs = pair
+    ours.write("#{channel::EVENT} #{"x" * (channel::PIECE - 12)}")
+    expect { ours.order(0, 0, [7], [$stdin, $stdout], 0) }.to raise_error(channel::NoAnswer)
+    ours.write(channel::START)
+    orders = []
+    orders.concat(theirs.take_orders) while orders.size < 3
+    expect(orders.map { |order| [order.kind, order.descriptors.each(&:close).size, order.whole?] }).to eq([["event", 0, true], ["fork", 2, true], ["start", 0, true]])
+  end
+
+  it "has a mold read its orders later where the system lacks memory" do
+    socket = Object.new.tap { |one| one.define_singleton_method(:recvmsg) { |*, **| raise Errno::ENOBUFS } }
+    expect(channel.new(socket).take_orders).to eq([])
   end
 
   it "gives the last messages of a process before its end, also where that has not read all" do

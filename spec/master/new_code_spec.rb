@@ -208,6 +208,14 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
     expect([asked.value, server.get.body[0, 2]]).to match([[/\AHUP sent to #{server.master}$/, 0], "v2"])
   end
 
+  it "is given up without a word of the master's end when the server is told to stop meanwhile" do
+    server = serving
+    server.write("config.ru", "File.write('loading', '')\nsleep")
+    server.signal(:HUP)
+    server.await_file("loading")
+    expect([server.stop.exitstatus, server.log]).to match([0, /\A(?!.*when its master ended)/m])
+  end
+
   it "keeps no processor busy while it is loaded and a worker waits for it" do
     server = serving(slow("v1"), options: { ErrRespawnInterval: 0.1 })
     server.remove("loading")
@@ -231,6 +239,18 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
     before.each { |pid| server.signal(:KILL, to: pid) }
     eventually(20) { server.workers.size == 2 && (server.workers & before).empty? && server.molds.size == 1 && server.molds != [mold] }
     expect([server.get.status, server.log]).to match([200, /generation 0 \(pid #{mold}\) was killed by SIGKILL/])
+  end
+
+  it "brings up generation 0 again when it does not answer, and the log names it" do
+    server = serving(options: { WorkerBootTimeout: 1, ErrRespawnInterval: 0.1 })
+    mold = server.molds.first
+    before = server.workers
+    server.signal(:STOP, to: mold)
+    server.signal(:KILL, to: before.first)
+    server.await_log(/^fastrack: generation 0 \(pid #{mold}\) forks no worker: it has not answered within 6 s$/)
+    server.await_log(/^fastrack: generation 0 \(pid #{mold}\) was killed by the master \(it has forked no worker\)$/)
+    server.await_workers(2) { |found| !found.include?(before.first) }
+    expect(server.get.status).to eq(200)
   end
 
   it "has a plugin of Puma's with a port of its own stop with the old code, and start with the new" do

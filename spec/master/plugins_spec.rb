@@ -102,6 +102,21 @@ RSpec.describe "A plugin of Puma's", exec: "generation 0 is a program of its own
     expect(request.finish.status).to eq(200)
   end
 
+  it "has as many workers replaced as ever by the next HUP while it still stops with the old code" do
+    server = serving("GracefulTimeout=600")
+    await_said(server, "one")
+    request = SlowRequest.new(server)
+    old = server.molds.first
+    server.write("hold", "")
+    2.times do |index|
+      server.signal(:HUP)
+      server.await_ready(index + 2)
+    end
+    expect(ProcessTable.alive?(old)).to be(true)
+    server.remove("hold")
+    expect(request.finish.status).to eq(200)
+  end
+
   it "tmp_restart has a new master start where rackup has loaded the app, again and again, also when the file is touched while there are two" do
     server = Server.ready(ru: "code = File.read('code')\nrun ->(_env) { [200, {}, [code]] }", options: { ConfigFile: "puma.rb", AutoQuit: false, Host: nil, Port: nil },
                           files: { "puma.rb" => "bind 'tcp://127.0.0.1:0'\nplugin :tmp_restart\n", "code" => "one", "tmp/.keep" => "" })
@@ -113,8 +128,10 @@ RSpec.describe "A plugin of Puma's", exec: "generation 0 is a program of its own
     server.await_log("is ready", 3)
     second = server.master
     touch.call("three", 10)
-    # Both look once a second.
-    sleep 2.5
+    # Both look once a second, and wake up for little else.
+    wakes = -> { [server.pid, second].map { |pid| Integer(File.read("/proc/#{pid}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]) } }
+    before = wakes.call
+    eventually { wakes.call.zip(before).all? { |now, earlier| now >= earlier + 5 } }
     server.signal(:QUIT)
     server.await_log("starting a new master", 2)
     server.await_log("is ready", 5)

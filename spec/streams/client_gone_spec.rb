@@ -47,8 +47,8 @@ RSpec.describe "A client that leaves its stream" do
     others = Array.new(5) { |number| stream("/each/events?#{number}", streaming: number + 1) }
     stream("/each/silent?gone", streaming: 6).close
     await_streams(5)
-    ones = waiting(2)
-    sleep 0.6
+    ones = nil
+    await_look { ones = waiting(2) }
     go
     expect(statuses(ones)).to eq([200, 200])
     server.write("end", "")
@@ -59,7 +59,7 @@ RSpec.describe "A client that leaves its stream" do
     serve_streams(threads: 2)
     peer = stream("/each/events?patient", streaming: 1)
     peer.write("GET / HTTP/1.1\r\nHost")
-    sleep 0.6
+    await_look
     server.write("event.1", "")
     peer.read_until(/data: 1\n/)
   end

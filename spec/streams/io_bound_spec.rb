@@ -13,7 +13,7 @@ RSpec.describe "C2 Puma 8's words for requests that wait" do
     others = waiting(2, "/wait?other")
     expect([streams, server.lines_of("waiting").size]).to eq([4, 6])
     more = request("/marked?more")
-    sleep 0.3
+    await_waiting(1)
     expect(server.lines_of("waiting").size).to eq(6)
     go
     expect(statuses([*ones, *others, more])).to all(eq(200))

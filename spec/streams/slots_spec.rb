@@ -24,7 +24,7 @@ RSpec.describe "A stream" do
     7.times { |number| stream("/each/events?#{number}", streaming: number + 1) }
     ones = waiting(2)
     others = Array.new(5) { request("/wait?later") }
-    sleep 0.3
+    await_waiting(5)
     go
     expect(statuses(ones + others)).to all(eq(200))
     expect(server.get("/peak").body).to eq("2")
@@ -43,7 +43,8 @@ RSpec.describe "A stream" do
     serve_streams(threads: 2)
     peers = Array.new(4) { |number| stream("/each/events?#{number}", streaming: number + 1) }
     peers.each { |peer| peer.write("GET /?next HTTP/1.1\r\nHost: a\r\n\r\n") }
-    sleep 0.5
+    # They are looked at meanwhile.
+    await_look
     server.write("end", "")
     expect(peers.map { |peer| peer.read_until(/last.*200 OK.*ok\z/m) }.size).to eq(4)
   end
@@ -53,7 +54,7 @@ RSpec.describe "A stream" do
     3.times { |number| stream("/each/events?#{number}", streaming: number + 1) }
     peers = Array.new(2) { stream("/each/events?more") }
     late = request("/wait?late")
-    sleep 0.5
+    await_waiting(1)
     expect([streams, server.lines_of("waiting")]).to eq([3, []])
     server.write("end", "")
     eventually { server.lines_of("waiting") == ["late"] }
@@ -66,7 +67,7 @@ RSpec.describe "A stream" do
     expect(server.get("/env").body).to eq("false  false")
     stream("/each/events?only")
     late = request("/wait?late")
-    sleep 0.5
+    await_waiting(1)
     expect([streams, server.lines_of("waiting")]).to eq([0, []])
     server.write("end", "")
     go
@@ -84,7 +85,7 @@ RSpec.describe "A stream" do
     serve_streams(threads: 2)
     2.times { HttpPeer.new(server).write("GET /length/events HTTP/1.1\r\nHost: a\r\n\r\n").read_until(/data: first/) }
     late = request("/wait?late")
-    sleep 0.5
+    await_waiting(1)
     expect([streams, server.lines_of("waiting")]).to eq([0, []])
     server.write("end", "")
     go
@@ -96,7 +97,7 @@ RSpec.describe "A stream" do
     stream("/each/busy", streaming: 1)
     one = request("/wait?one").tap { eventually { server.lines_of("waiting") == ["one"] } }
     two = request("/wait?two")
-    sleep 0.5
+    await_waiting(1)
     expect(server.lines_of("waiting")).to eq(["one"])
     server.write("end", "")
     eventually { server.lines_of("waiting") == %w[one two] }

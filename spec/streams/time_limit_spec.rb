@@ -6,10 +6,11 @@ RSpec.describe "The time limit of a stream", once: "the engine's clock" do
   include StreamsApp
 
   it "is none by default: RequestTimeout ends with its head" do
-    serve_streams(threads: 2, options: { RequestTimeout: 1 })
+    serve_streams(threads: 2, options: { RequestTimeout: limit = GcMode.patient(1) })
     before = server.workers
     peer = stream("/each/events?long", streaming: 1)
-    sleep 1.5
+    # The limit is to pass.
+    sleep(limit * 1.5)
     server.write("event.1", "")
     peer.read_until(/data: 1\n/)
     expect(server.workers).to eq(before)

@@ -221,7 +221,7 @@ class FakePeer
 
   def obey(order)
     case order.kind
-    when CHANNEL::FORK then fork_worker(order) if order.descriptors.any?
+    when CHANNEL::FORK then fork_worker(order)
     when CHANNEL::START then tell(CHANNEL::STARTED)
     when CHANNEL::FINISH then fault?(3) ? hang : die(0)
     end
@@ -237,7 +237,7 @@ class FakePeer
     when :hangs then return hang
     when :refuses then return answer(order, 0)
     end
-    child = @system.start(socket, nr: order.numbers[1], mold: self, code: @code, version: @version)
+    child = @system.start(socket, nr: order.numbers[2], mold: self, code: @code, version: @version)
     @children << child
     # From then on its children inherit a lock that is held.
     @poisoned ||= !first? && fault?(8)

@@ -79,16 +79,23 @@ class FakeSystem
     @launcher.master = @master
     @signals, @workers, @refork, @generations, @orders = %i[@signals @workers @refork @generations @orders].map { |name| @master.instance_variable_get(name) }
     @most = @workers.size
-    @master.run do
-      @master.start_plugins
-      @quiet = @steps.zero?
-    end
+    serve
     raise @broken if @broken
 
     bury
   ensure
     FakeSystem.current = nil
     @peers.each(&:close)
+  end
+
+  private def serve
+    @master.run do
+      @master.start_plugins
+      @steps.zero? ? calm_down : @quiet = false
+    end
+  rescue Fastrack::Error
+    # A server whose workers fail to boot again and again ends, unless one has ever been ready.
+    raise if @workers.instance_variable_get(:@proven)
   end
 
   # Whoever is left has read the end of its channel.
@@ -264,6 +271,8 @@ class FakeSystem
   # What the master asks of the system.
 
   def pair_of(owner)
+    raise Errno::EMFILE, "socketpair(2)" if fault?(2)
+
     pair = UNIXSocket.pair(:STREAM).map { |socket| owner.new(socket) }
     @pairs[pair.last.to_io.stat.ino] = pair.first
     pair

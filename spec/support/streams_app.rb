@@ -165,5 +165,20 @@ module StreamsApp
   def streams = monitor.status.fetch("streams")
   def await_streams(count) = eventually(10, -> { "#{streams} streams instead of #{count}" }) { streams == count }
 
+  # Waits until so many requests have arrived, and wait for a thread.
+  def await_waiting(count)
+    found = -> { monitor.status.dig("connections", "waiting") }
+    eventually(10, -> { "#{found.call} requests wait instead of #{count}" }) { found.call == count }
+  end
+
+  # Returns once the server has looked at its streams' clients, after the block: it has noticed that another one has left.
+  def await_look
+    before = streams
+    other = stream("/each/silent?look", streaming: before + 1)
+    yield if block_given?
+    other.close
+    await_streams(before)
+  end
+
   def app_threads = server.get("/threads").body.to_i
 end

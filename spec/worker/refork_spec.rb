@@ -324,6 +324,14 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     settled(server, before, molds: 0)
   end
 
+  it "is named as the mold where it does not end in time" do
+    server, mold = reforked(config: "before_worker_shutdown { sleep if File.exist?('hang') }", GracefulTimeout: 1)
+    File.write("#{server.dir}/hang", "")
+    server.stop
+    expect(server.log).to match(/^fastrack: the mold \(pid #{mold}\) has not finished within 1 s: killing it/)
+    expect(server.log).not_to match(/worker \d \(pid #{mold}\) has not finished/)
+  end
+
   it "says which native threads there are" do
     server = serving
     server.get("/thread")

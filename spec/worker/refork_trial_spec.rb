@@ -60,6 +60,18 @@ RSpec.describe "The first worker of a mold", linux: "a subreaper (prctl(2))", on
     [server, mold, eventually { server.lines_of("first").first&.to_i }]
   end
 
+  it "is no reason for new code to fail, though it was told to stop and had to be killed" do
+    server = serving(config: "after_fork { File.write('first', '') && Process.kill(:STOP, Process.pid) if $kept.to_a.any? }", GracefulTimeout: 1)
+    mold = warmed(server)
+    server.signal(:URG)
+    server.await_file("first")
+    server.signal(:KILL, to: mold)
+    server.await_log("was killed by the master (GracefulTimeout)")
+    server.signal(:HUP)
+    server.await_log(/^fastrack: HUP: (?:the new code|replacing)/)
+    server.await_ready(2)
+  end
+
   # What is sent to which process, and how many molds and workers there are then.
   { "the mold is killed" => [:KILL, 1, 0, 3], "it is killed" => [:KILL, 2, 0, 3], "the server gets HUP" => [:HUP, 0, 0, 3],
     "there is a new master" => [:USR2, 0, 0, 3], "there is one worker more" => [:TTIN, 0, 1, 4], "there is one less" => [:TTOU, 0, 1, 2] }

@@ -23,6 +23,9 @@ module Fastrack
     # Whether this process may switch to the user. Only root may, unless the process is that user already.
     def permitted? = Process.euid.zero? || current?
 
+    # Whether this process already is that user.
+    def current? = Process.euid == uid && Process.egid == gid
+
     # Switches this process to the user for good. Groups come first, while the process still has the right to change them.
     #
     # @raise [SystemCallError]
@@ -33,10 +36,6 @@ module Fastrack
       Process::GID.change_privilege(gid)
       Process::UID.change_privilege(uid)
     end
-
-    private
-
-    def current? = Process.euid == uid && Process.egid == gid
   end
 
   # A setting: an option (`-O MaxWorkers=3`) and a word in a ConfigFile (`max_workers 3`). options.rb lists all.

@@ -52,7 +52,7 @@ module Fastrack
       prepared = @launcher.loaded? && prepare_master
       Fastrack.release_stack unless @launcher.loaded?
       @workers.first = fork_mold(starting: true, prepared: prepared)
-      await(@workers.first, ControlChannel::MOLD)
+      await(@workers.first, &:loaded?)
     end
 
     # Has generation 0 start the plugins, at the start of the server, and waits until they have started.
@@ -62,11 +62,11 @@ module Fastrack
       mold = @workers.first
       mold.start
       begin
-        @launcher.hooks.within(0) { await(mold, ControlChannel::STARTED) }
+        @launcher.hooks.within(0) { await(mold, &:plugins?) }
       rescue TimeLimit::Interrupted
         # Generation 0 leaves the plugin out, and the server ends in order.
         mold.terminate
-        await(mold, ControlChannel::STARTED)
+        await(mold, &:plugins?)
       end
     end
 
@@ -175,13 +175,15 @@ module Fastrack
       end
     end
 
-    # Waits for a message, and handles all that come until then.
-    def await(mold, kind)
-      found = []
-      until found.include?(kind)
+    # Handles messages of generation 0.
+    #
+    # @yieldparam mold [MoldHandle]
+    # @yieldreturn [Boolean] whether the awaited one has come
+    def await(mold)
+      until yield mold
         ControlChannel.select([mold.channel], nil)
-        found = mold.messages
-        @workers.receive_all(mold, found)
+        # A message that is read is also handled.
+        Thread.handle_interrupt(TimeLimit::Unfinished => :never) { @workers.receive_all(mold, mold.messages) }
         fail_start(mold) unless mold.connected?
       end
     end

@@ -11,7 +11,7 @@ module Fastrack
     def initialize(pid, channel, spawned_at)
       super(nil, pid, 0, channel, nil, spawned_at)
       @state = :mold
-      @loaded = @started = @reopens = false
+      @loaded = @started = @plugins = @reopens = false
     end
 
     def first? = true
@@ -58,7 +58,16 @@ module Fastrack
       @channel.write([ControlChannel::START, *("later" if later)].join(" "))
     end
 
+    # Whether the plugins were told to start.
     def started? = @started
+
+    # Whether the plugins have started.
+    def plugins? = @plugins
+
+    # Called when STARTED has arrived.
+    def note_plugins
+      @plugins = true
+    end
 
     # Has the plugins stopped, and ends the process.
     #

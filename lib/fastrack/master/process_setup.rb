@@ -17,6 +17,10 @@ module Fastrack
     # Most open files that macOS gives without a hard limit (setrlimit(2)). For more it returns EINVAL.
     OPEN_MAX = 10_240
 
+    # linux/capability.h
+    CAP_KILL = 5
+    private_constant :CAP_KILL
+
     class << self
       # @return [String, nil] a warning about the open-file limit
       def shortage
@@ -142,7 +146,18 @@ module Fastrack
 
     def check_user
       user = @configuration.user
-      refuse(:User, "only root may become #{user.name}") if user && !user.permitted?
+      return if user.nil? || user.current?
+
+      refuse(:User, "only root may become #{user.name}") unless user.permitted?
+      refuse(:User, "root cannot stop processes of #{user.name} without the capability CAP_KILL") unless signals_all?
+    end
+
+    # Whether the kernel lets this process send signals to another user's (kill(2)).
+    def signals_all?
+      ProcStat.capable?("self", CAP_KILL)
+    rescue SystemCallError, KeyError
+      # Not Linux.
+      true
     end
 
     # Checked first, so that a failed reload changes nothing.

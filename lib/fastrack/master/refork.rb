@@ -46,14 +46,16 @@ module Fastrack
     # @return [Boolean] whether it has begun
     def begin(obstacle, auto: false)
       @orders.begin("URG") unless auto
-      obstacle ||= self.obstacle
+      # Looked for once: clients may come at any moment.
+      chosen = candidate
+      obstacle ||= self.obstacle(chosen)
       Log.line("refork: nothing happens: #{obstacle}") unless obstacle.nil? || (auto && obstacle == @told)
       @told = obstacle
       @orders.refused("URG", obstacle) if obstacle && !auto
       return false if obstacle
 
       @auto&.begun
-      @candidate = candidate
+      @candidate = chosen
       @requests = @candidate.requests
       @before = memory
       @own = @candidate.memory&.private.to_i
@@ -198,7 +200,9 @@ module Fastrack
       "the app forbids it (#{place})" if place
     end
 
-    def obstacle
+    # @param candidate [WorkerHandle, nil]
+    # @return [String, nil]
+    def obstacle(candidate)
       return "there is one in progress" if begun?
       return hopeless if hopeless
       return "no worker has served a request yet" unless @workers.each.any? { |handle| handle.serving? && handle.requests.positive? }

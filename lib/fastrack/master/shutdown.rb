@@ -95,7 +95,7 @@ module Fastrack
         @workers.all_but_first.each do |handle|
           # A worker without a request only waits for slow clients.
           request = handle.request(now)
-          Log.line("worker #{handle.nr} (pid #{handle.pid}) has not finished within #{format("%g", @timeout)} s: killing it" \
+          Log.line("#{handle.name} has not finished within #{format("%g", @timeout)} s: killing it" \
                    "; it is serving #{request || "no request"}")
           handle.kill("GracefulTimeout")
         end

@@ -17,6 +17,13 @@ module Fastrack
     # Raised when a mold has not forked, and has logged the reason.
     Refused = Class.new(Error)
 
+    # What tells that a mold has ended, or is about to.
+    GONE = [EOFError, Errno::EPIPE, Errno::ECONNRESET].freeze
+
+    # What a mold is the reason for. Of other exceptions, such as Errno::EMFILE, the master is.
+    FAILURES = [*GONE, ControlChannel::NoAnswer, TimeLimit::Unfinished].freeze
+    private_constant :GONE, :FAILURES
+
     # @return [Array<ControlChannel>] channels of the last worker, which a forked process may have inherited
     attr_reader :spawning
 
@@ -34,11 +41,11 @@ module Fastrack
     # @param mold [WorkerHandle]
     # @param entry [Array(Scoreboard, Integer), nil] the worker's place in the scoreboard
     # @return [WorkerHandle, nil] nil when the mold fails; then the mold is stopped
+    # @raise [StandardError] when the master fails
     def from_mold(mold, nr, entry, generation)
       order(mold, nr, entry, generation, ANSWER_TIME)
-    rescue StandardError, TimeLimit::Unfinished => e
-      Log.line("refork: #{mold.name} forks no worker: #{Error.reason(e)}", :error)
-      give_up(mold, e)
+    rescue Refused, *FAILURES => e
+      give_up(mold, e, "refork: ")
       nil
     end
 
@@ -53,16 +60,22 @@ module Fastrack
     rescue TimeLimit::Interrupted
       first.terminate
       raise
-    rescue TimeLimit::Unfinished, ControlChannel::NoAnswer, EOFError, SystemCallError => e
-      give_up(first, e)
-      raise
+    rescue *FAILURES => e
+      raise Refused, give_up(first, e)
     end
 
     private
 
-    # At the end of its channel the mold has ended or is about to. A killed mold's exit status tells the signal.
-    def give_up(mold, error)
-      error.is_a?(EOFError) || error.is_a?(SystemCallError) ? mold.stop : mold.kill("it has forked no worker")
+    # Ends the mold. One that has gone is not killed: its exit status tells the reason.
+    #
+    # @param context [String] for the log
+    # @return [String] the reason
+    def give_up(mold, error, context = "")
+      gone = GONE.any? { |kind| error.is_a?(kind) }
+      reason = gone ? "it has ended" : Error.reason(error)
+      Log.line("#{context}#{mold.name} forks no worker: #{reason}", :error)
+      gone ? mold.stop : mold.kill("it has forked no worker")
+      reason
     end
 
     # @param seconds [Numeric, nil] for the answer; nil: no limit

@@ -80,10 +80,11 @@ module Fastrack
     # Whether this process is generation 0: see MoldHandle.
     def first? = false
 
+    # Whether this process is a worker, and never was a mold.
+    def worker? = !first? && !@molded
+
     # Marks a worker of code that has failed. It is replaced.
-    def reject
-      @rejected = true
-    end
+    def reject = @rejected = true
 
     def rejected? = @rejected
 
@@ -318,8 +319,8 @@ module Fastrack
       pid, status = Process.wait2(@pid, Process::WNOHANG)
       exited(status, now) if pid
     rescue Errno::ECHILD
-      # A part of the app waits for all children, and was faster. On macOS workers are children of their mold.
-      exited(nil, now) unless @elsewhere && ProcStat.exists?(@pid)
+      # A part of the app waits for all children, and was faster. On macOS workers are children of their mold, which may hang.
+      exited(nil, now) unless @elsewhere && ProcStat.exists?(@pid) && (connected? || !killed?)
     end
 
     # Called where the master does not become the parent of this process.
@@ -355,8 +356,9 @@ module Fastrack
       @entry&.first&.count_restart(@cause.to_s) unless @cause == :none
     end
 
-    # Ends a mold, by the end of its channel.
+    # Ends a mold, by the end of its channel. One that is loading the app tells by the word that the master lives.
     def release_mold
+      @channel.write(ControlChannel::GO)
       @state = :stopping
       @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @channel.close

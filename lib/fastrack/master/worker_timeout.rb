@@ -38,7 +38,7 @@ module Fastrack
     def step(now, configuration)
       @workers.lingering.step(now, configuration)
       states = @workers.each.map do |handle|
-        [handle.pid, handle.booting?, handle.ready?, handle.stopping_since, handle.reconsidered_at, handle.lingering?, handle.sent_away_at]
+        [handle, handle.booting?, handle.ready?, handle.stopping_since, handle.reconsidered_at, handle.lingering?, handle.sent_away_at]
       end
       if states == @states
         return if @due_at.nil? || now < @due_at
@@ -68,7 +68,7 @@ module Fastrack
     def check(handle, limit, now, late)
       return limit.at if now < limit.at
 
-      key = [handle.pid, limit.at]
+      key = [handle, limit.at]
       handle.dump_threads if limit.dump && !late.key?(key)
       @late[key] = late.fetch(key, now)
       at = [@late[key] + limit.grace, @not_before].max

@@ -255,6 +255,7 @@ module Fastrack
       when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
       when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
       when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
+      when ControlChannel::STARTED then handle.note_plugins
       when ControlChannel::RESTART then @launcher.restart
       else receive_words(message, handle)
       end
@@ -290,11 +291,10 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Stops the trial's worker at once if its predecessor is still there.
+    # Stops the trial's worker at once if its predecessor is still there. The next code's workers are of the same generation.
     def dismiss(trial)
-      return unless trial&.connected?
-
-      @handles.any? { |handle| handle.retiring == :trial } ? trial.stop(:refork) : trial.reject
+      trial&.reject
+      trial.stop(:refork) if trial&.connected? && @handles.any? { |handle| handle.retiring == :trial }
     end
 
     # @return [Integer, nil] slot of a worker that is to get a successor. One at a time, because the successor may fail to boot
@@ -305,7 +305,7 @@ module Fastrack
     end
 
     # Whether one more process may run.
-    def room? = @handles.count { |handle| !handle.mold? && !handle.lingering? } < @size + STOPPING
+    def room? = @handles.count { |handle| handle.worker? && !handle.lingering? } < @size + STOPPING
 
     # Whether the worker is to get a successor that serves before the worker stops.
     def outdated?(handle, generation) = !handle.retiring.nil? || handle.rejected? || handle.generation < generation
@@ -376,9 +376,7 @@ module Fastrack
       raise Error, "the last #{@failures} workers failed to boot, and none ever was ready: the server ends"
     end
 
-    def wait_until(time)
-      @not_before = [@not_before, time].max
-    end
+    def wait_until(time) = @not_before = [@not_before, time].max
 
     # @return [WorkerHandle, nil] nil on failure, which is logged
     def spawn(nr, generation)

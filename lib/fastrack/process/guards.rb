@@ -140,7 +140,7 @@ module Fastrack
       Thread.new do
         Thread.current.report_on_exception = false
         wait(death_pipe, channel)
-        Log.line("#{name} has not booted when its master ended: ending it")
+        Log.line("#{name} has not booted when its master ended: ending it") unless let_go?(channel)
         Process.exit!(1)
       end
     end
@@ -155,7 +155,15 @@ module Fastrack
       # The app has closed the channel.
       death_pipe.wait_readable
     end
-    private_class_method :wait
+
+    # Whether the master lives, and has said that this process is to end.
+    def self.let_go?(channel)
+      channel.read.to_a.any?
+    rescue IOError
+      # The app has closed the channel.
+      false
+    end
+    private_class_method :wait, :let_go?
   end
 
   # Ends a process after at_exit hooks, threads and finalizers, and before Ruby frees its objects one by one. Freeing them takes 5 to 100 ms

@@ -25,7 +25,7 @@ module Fastrack
     def hidden_from?(pid)
       return false if ["self", pid].all? { |one| File.stat("/proc/#{one}").owned? }
 
-      ProcStat.status(pid).fetch("CapEff").hex[SYS_PTRACE].zero?
+      !ProcStat.capable?(pid, SYS_PTRACE)
     rescue SystemCallError
       true
     end

@@ -46,6 +46,11 @@ module Fastrack
     # @raise [SystemCallError]
     def users(pid) = status(pid).fetch("Uid").split.map(&:to_i)
 
+    # @param number [Integer] of the capability, see linux/capability.h
+    # @return [Boolean] whether a process has the capability
+    # @raise [SystemCallError, KeyError] where the system does not tell
+    def capable?(pid, number) = !status(pid).fetch("CapEff").hex[number].zero?
+
     # @return [Integer, nil] a process's pid in its own container
     def inner_pid(pid)
       status(pid)["NSpid"]&.split&.last&.to_i

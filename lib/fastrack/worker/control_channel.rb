@@ -34,6 +34,7 @@ module Fastrack
     INTERRUPT_TAKEN = "interrupt taken"
     INTERRUPT_LEFT = "interrupt left"
     # Answers to LIMIT_REACHED: exit, because a replacement takes over; or serve until a signal comes. A promoted worker gets neither.
+    # A mold gets GO before the end of its channel, if the master lets go of it.
     GO = "go"
     STAY = "stay"
     # New master: all of its workers serve, and the old master is to quit.
@@ -55,7 +56,8 @@ module Fastrack
     # Old master: the new master took too long to boot.
     TIMED_OUT = "timed out"
 
-    # Master to mold: fork a worker. Its number and its place in the scoreboard, after the order's own number.
+    # Master to mold: fork a worker. The order's number, how many descriptors belong to it, the worker's number, its place in the scoreboard, and
+    # identities of listeners.
     FORK = "fork"
     # Mold: the order's number, and the pid of its worker; 0: there is none.
     FORKED = "forked"
@@ -71,9 +73,11 @@ module Fastrack
 
     # An order to a mold: its kind, words that belong to it, and descriptors.
     Order = Struct.new(:kind, :words, :descriptors) do
-      # @return [Array<Integer, nil>] with FORK: the order's number, the worker's number, its place in the scoreboard, or nil, and the
-      #   identities of the listeners
+      # @return [Array<Integer, nil>] what comes with FORK; nil for a place in the scoreboard that the worker does not have
       def numbers = words.map { |word| Integer(word, exception: false) }
+
+      # Whether all descriptors have come. The kernel leaves those out for which the process has no room (RLIMIT_NOFILE, unix(7)).
+      def whole? = kind != FORK || descriptors.size == numbers[1]
     end
 
     # Bytes that are read at once.
@@ -147,6 +151,7 @@ module Fastrack
     def initialize(socket)
       @socket = socket
       @orders = 0
+      @descriptors = []
     end
 
     # @return [IO] for IO.select
@@ -199,7 +204,8 @@ module Fastrack
     # @raise [IOError, SystemCallError, Error] when there is no answer
     def order(nr, slot, listeners, descriptors, seconds, &other)
       number = @orders += 1
-      @socket.sendmsg("#{[FORK, number, nr, slot || "none", *listeners].join(" ")}\n", 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
+      text = [FORK, number, descriptors.size, nr, slot || "none", *listeners].join(" ")
+      @socket.sendmsg("#{text}\n", 0, nil, Socket::AncillaryData.unix_rights(*descriptors))
       ends = now + seconds if seconds
       loop do
         if ControlChannel.select([self], ends && [ends - now, 0].max).any?
@@ -218,11 +224,14 @@ module Fastrack
       text, _, _, *control = @socket.recvmsg(PIECE, scm_rights: true)
       return if text.to_s.empty?
 
+      # Descriptors come with the first byte of their order. The rest of its text may come later, behind many other messages.
+      @descriptors.concat(control.flat_map { |one| one.unix_rights || [] })
       *lines, @unread = "#{@unread}#{text}".split("\n", -1)
-      orders = lines.map { |line| Order.new(*line.split(" ", 2).then { |kind, words| [kind, words.to_s.split, []] }) }
-      # The kernel does not join an order's text with what comes after it, but may join it with what comes before.
-      orders.last&.descriptors = control.flat_map { |one| one.unix_rights || [] }
-      orders
+      lines.map { |line| order_of(line) }
+    rescue Errno::ENOMEM, Errno::ENOBUFS
+      # As in #read.
+      sleep MEMORY_PAUSE
+      []
     rescue SystemCallError, IOError
       nil
     end
@@ -240,6 +249,11 @@ module Fastrack
     private
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def order_of(line)
+      kind, *words = line.split
+      Order.new(kind, words, kind == FORK ? @descriptors.shift(words[1].to_i) : [])
+    end
 
     # @return [Integer, nil] the pid, if the answer to this order is among the messages
     def answer(number)

@@ -87,7 +87,7 @@ module Fastrack
     # @return [Symbol] :finish ends the mold
     def handle(order)
       case order.kind
-      when ControlChannel::FORK then fork_worker(order) if order.descriptors.any?
+      when ControlChannel::FORK then fork_worker(order)
       when ControlChannel::EVENT then event(*order.words)
       end
     end
@@ -113,7 +113,9 @@ module Fastrack
 
     # Answers with the worker's pid. For any other answer the master tries again later, or by another mold.
     def fork_worker(order)
-      _, nr, slot, *listeners = order.numbers
+      _, _, nr, slot, *listeners = order.numbers
+      raise Error, "#{role} may not open more files (RLIMIT_NOFILE)" unless order.whole?
+
       worker = Worker.new(nr, @launcher, @app, slot && [@scoreboard, slot])
       before_fork(worker)
       @channel.forked(order, fork_process { begin_worker(worker, listeners, *order.descriptors) })
@@ -155,7 +157,7 @@ module Fastrack
       wait_for(between)
       pid
     ensure
-      [reader, writer].each(&:close)
+      [reader, writer].compact.each(&:close)
     end
 
     def wait_for(pid)

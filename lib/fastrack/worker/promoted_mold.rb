@@ -55,10 +55,17 @@ module Fastrack
         others = Dir.children("/proc/self/task").map(&:to_i) - own
         # Since Ruby 3.3 the process has one more native thread of Ruby's.
         return [] if others.size <= (RUBY_VERSION >= "3.3" ? 1 : 0)
-        return others.map { |id| File.read("/proc/self/task/#{id}/comm").chomp } if now > ends
+        return others.filter_map { |id| thread_name(id) } if now > ends
 
         sleep 0.05
       end
+    end
+
+    # @return [String, nil] nil if the thread has just ended
+    def thread_name(id)
+      File.read("/proc/self/task/#{id}/comm").chomp
+    rescue SystemCallError
+      nil
     end
 
     def counted(names) = names.tally.map { |name, count| "#{count} #{name}" }.join(", ")

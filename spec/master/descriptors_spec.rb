@@ -1,0 +1,34 @@
+# frozen_string_literal: true
+
+# A process that may not open more files, for a while (RLIMIT_NOFILE, ENFILE).
+RSpec.describe "No descriptor to be had", linux: "prlimit(1)", once: "processes of the master" do
+  before { skip "no prlimit" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "prlimit")) } }
+
+  def limit(pid, number) = system("prlimit", "--pid", pid.to_s, "--nofile=#{number}:", exception: true)
+
+  # Lets the process open so many files more.
+  def leave(pid, count)
+    taken = ProcessTable.descriptors(pid).keys
+    limit(pid, (0..).lazy.reject { |number| taken.include?(number) }.drop(count).first)
+  end
+
+  def serving = Server.ready(ru: Rackups::PID, fastrack: true, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, ControlPath: "none" })
+
+  { "in the master" => [:master, 0, /cannot spawn worker \d: .*Too many open files/],
+    "in generation 0" => [:first, 2, /cannot spawn worker \d: generation 0 may not open more files \(RLIMIT_NOFILE\)/],
+    "in generation 0, for a pipe" => [:first, 5, /cannot spawn worker \d: .*Too many open files/] }.each do |where, (process, count, line)|
+    it "#{where} is no reason to end generation 0: the worker comes once there are some" do
+      server = serving
+      first = server.molds.first
+      pid = process == :master ? server.master : first
+      before = server.workers
+      leave(pid, count)
+      server.signal(:KILL, to: before.first)
+      server.await_log(line)
+      expect(server.get.body.to_i).to eq(before.last)
+      limit(pid, 1024)
+      server.await_workers(2) { |found| !found.include?(before.first) }
+      expect([server.molds, server.log]).to match([[first], /\A(?!.*generation 0 \(pid \d+\))/m])
+    end
+  end
+end

@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+require "fastrack"
+require "fastrack/native"
+require "fastrack/launcher"
+
+# What other processes may do between two steps of the master or a mold, at moments that no example from outside can hit.
+RSpec.describe "A moment", once: "Ruby of the master" do
+  # What the master has said so far.
+  let(:said) { [] }
+
+  before { allow(Fastrack::Log).to receive(:line) { |text, *| said << text } }
+
+  it "in which an order to end the server comes with the word that plugins have started, does not lose that word" do
+    stopped = Fastrack::TimeLimit::Interrupted
+    mold = Object.new
+    mold.define_singleton_method(:messages) { Thread.new(Thread.current) { |thread| thread.raise(stopped) }.join && %w[started] }
+    mold.define_singleton_method(:channel) { $stdin }
+    generations = Fastrack::Generations.allocate
+    taken = []
+    generations.instance_variable_set(:@workers, Object.new.tap { |workers| workers.define_singleton_method(:receive_all) { |_, messages| taken.concat(messages) } })
+    allow(Fastrack::ControlChannel).to receive(:select)
+    Thread.handle_interrupt(stopped => :immediate) { expect { generations.send(:await, mold) { false } }.to raise_error(stopped) }
+    expect(taken).to eq(%w[started])
+  end
+
+  it "in which the only candidate for a refork gets a stream costs the refork at most" do
+    looks = [false, true].each
+    handle = Struct.new(:requests).new(7)
+    { serving?: true, memory: nil, lingering?: false, retire: nil }.each { |name, value| handle.define_singleton_method(name) { |*| value } }
+    handle.define_singleton_method(:keeps_clients?) { looks.next }
+    launcher = double(loaded?: true, subreaper?: true)
+    workers = double(each: [handle], size: 2, forbidden_by: nil, scoreboard: double(totals: { requests: 7 }))
+    orders = double.as_null_object
+    expect(Fastrack::Refork.new(launcher, workers, orders) {}.begin(nil)).to be(true)
+  end
+
+  it "in which a killed process ends and another one gets its pid, does not leave that without a time limit" do
+    configuration = double(worker_boot_timeout: 60, worker_timeout: 0, request_timeout: 0)
+    generation0 = lambda do |spawned_at|
+      Fastrack::MoldHandle.new(5_000_001, double, spawned_at).tap { |handle| handle.define_singleton_method(:signal) { |_| nil } }
+    end
+    handles = [generation0.call(0.0)]
+    workers = double(lingering: double(step: nil, due_at: nil)).tap { |one| one.define_singleton_method(:each) { handles.each } }
+    timeout = Fastrack::WorkerTimeout.new(workers)
+    handles.first.kill("another HUP has come")
+    timeout.step(1.0, configuration)
+    handles.replace([generation0.call(1.0)])
+    timeout.step(1.0, configuration)
+    expect(timeout.due_at).to eq(61.0)
+  end
+
+  it "in which a mold hangs does not keep its killed workers in the master's books, where they are the mold's children" do
+    reader, writer = IO.pipe
+    # Nobody waits for its child.
+    mold = fork { writer.puts(fork { exit!(0) }) || sleep }
+    pid = reader.gets.to_i
+    eventually { ProcessTable.entry(pid).state == "Z" }
+    ours, theirs = Fastrack::ControlChannel.pair
+    handle = Fastrack::WorkerHandle.new(0, pid, 1, ours, nil, 0.0).tap(&:elsewhere)
+    theirs.close
+    handle.messages
+    expect(handle.reap(1.0)).to be_nil
+    handle.kill("GracefulTimeout")
+    expect(handle.reap(1.0).to_s).to eq("exited; its status is unknown, because the app has waited for it")
+  ensure
+    Process.kill(:KILL, mold) && Process.wait(mold)
+    [ours, theirs, reader, writer].each(&:close)
+  end
+
+  it "in which a native thread ends that would keep a worker from becoming the mold is no failure" do
+    stub_const("Fastrack::PromotedMold::TIME_TO_END", 0)
+    allow(Dir).to receive(:children).with("/proc/self/task").and_return([Process.pid.to_s, "5000001", "5000002"])
+    expect(Fastrack::PromotedMold.allocate.send(:foreign_threads)).to eq([])
+  end
+end
