@@ -18,5 +18,16 @@ SELECT n, 'Item ' || n, 'category ' || n % 9, 1 + n * 7919 % 500, 1 + n * 104729
        to_jsonb(ARRAY['tag ' || n % 5, 'tag ' || n % 11]), 1 + n * 31 % 50, 1 + n * 17 % 500
 FROM generate_series(1::bigint, 100000) n;
 
+-- As TechEmpower has them. Updated rows find room on their page: nobody vacuums.
+CREATE TABLE world (id integer PRIMARY KEY, randomnumber integer NOT NULL) WITH (fillfactor = 50);
+
+INSERT INTO world SELECT n, 1 + n * 7919 % 10000 FROM generate_series(1, 10000) n;
+
+CREATE TABLE fortune (id integer PRIMARY KEY, message text NOT NULL);
+
+INSERT INTO fortune
+SELECT n, CASE n WHEN 11 THEN '<script>alert("This is data, not a script.");</script>' WHEN 12 THEN 'Größe' ELSE 'A saying, which is no. ' || n || '; it isn''t long' END
+FROM generate_series(1, 12) n;
+
 ANALYZE;
 

@@ -6,7 +6,7 @@ require_relative "running_server"
 
 module Bench
   # The PostgreSQL of a workload's app: in a scratch directory, on a unix socket there and on no port, gone when the run is
-  # over. It runs in the lane, whose packages it comes from. All rounds of all servers use the same one, and only read.
+  # over. It runs in the lane, whose packages it comes from. All rounds of all servers use the same one, and add no rows.
   class Database < Program
     # Makes the cluster with the rows of bench/apps/database.sql, then becomes the server.
     PROGRAM = File.expand_path("database/serve.rb", __dir__)
