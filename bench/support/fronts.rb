@@ -20,6 +20,7 @@ module Bench
       run ->(env) { [200, { "content-type" => "text/html" }, [env["PATH_INFO"] == "/page" ? page[0, 100_000] : "Hello, world\n"]] }
     RUBY
     NAMES = %w[fastrack nginx caddy puma].freeze
+    PUMA_THREADS = "1:1"
 
     attr_reader :name, :port
 
@@ -45,8 +46,8 @@ module Bench
       certificate.sign(key, "SHA256")
       FileUtils.mkdir_p("#{dir}/public/files")
       Site.proxy(dir)
-      { "cert.pem" => certificate.to_pem, "key.pem" => key.to_pem, "config.ru" => APP }.each { |name, text| File.write("#{dir}/#{name}", text) }
-      FILES.each { |name, size| File.binwrite("#{dir}/public/files/#{name}.bin", Random.bytes(size)) }
+      { "cert.pem" => certificate.to_pem, "key.pem" => key.to_pem, "config.ru" => self::APP }.each { |name, text| File.write("#{dir}/#{name}", text) }
+      self::FILES.each { |name, size| File.binwrite("#{dir}/public/files/#{name}.bin", Random.bytes(size)) }
     end
 
     def stop = @programs.reverse_each(&:stop)
@@ -68,7 +69,7 @@ module Bench
       tls.readpartial(16_384)
     end
 
-    def fastrack = [ruby(*fastrack_words, "-b", "ssl://127.0.0.1:#{port}?cert=#{@dir}/cert.pem&key=#{@dir}/key.pem", "-O", "PublicFiles=#{@dir}/public")]
+    def fastrack = [ruby(*fastrack_words, "-b", "ssl://127.0.0.1:#{port}?cert=#{@dir}/cert.pem&key=#{@dir}/key.pem", "-O", "PublicFiles=#{@dir}/public", *fastrack_files)]
 
     def nginx = [behind, program(Machine.nginx, "-p", @dir, "-c", write("nginx.conf", <<~NGINX), "-e", "#{@dir}/nginx.error.log")]
       daemon off;
@@ -90,7 +91,7 @@ module Bench
           ssl_certificate #{@dir}/cert.pem;
           ssl_certificate_key #{@dir}/key.pem;
           ssl_protocols TLSv1.2 TLSv1.3;
-          location /files/ { root #{@dir}/public; }
+          location /files/ { root #{@dir}/public; #{nginx_files} }
           location / {
             proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
             proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme;
@@ -110,20 +111,32 @@ module Bench
         encode zstd gzip
         handle /files/* {
           root * #{@dir}/public
-          file_server
+          #{caddy_files}
         }
         reverse_proxy unix/#{@dir}/caddy.sock
       }
     CADDY
 
-    def puma = [ruby("-S", "puma", "-C", write("puma.rb", ""), "-e", "production", "-w", WORKERS.to_s, "-t", "1:1", "--preload",
-                     "-b", "ssl://127.0.0.1:#{port}?cert=#{@dir}/cert.pem&key=#{@dir}/key.pem", "#{@dir}/config.ru")]
+    def puma = [puma_at("ssl://127.0.0.1:#{port}?cert=#{@dir}/cert.pem&key=#{@dir}/key.pem")]
 
     private
 
+    # Words about files.
+    def fastrack_files = []
+    def nginx_files = ""
+    def caddy_files = "file_server"
+
+    def puma_at(address)
+      ruby("-S", "puma", "-C", write("puma.rb", ""), "-e", "production", "-w", WORKERS.to_s, "-t", self.class::PUMA_THREADS, "--preload", "-b", address, "#{@dir}/config.ru")
+    end
+
     def fastrack_words = ["-I", "#{@dir}/lib", "#{Lane::ROOT}/exe/fastrack", "-w", WORKERS.to_s, "-t", "1", "-e", "production", "-O", "MaxRequestPerChild=0", "#{@dir}/config.ru"]
 
-    def behind = ruby(*fastrack_words, "-b", "unix://#{@dir}/#{name}.sock").tap { |server| server.await_ready { File.socket?("#{@dir}/#{name}.sock") } }
+    def behind = app_at("unix://#{socket}").tap { |server| server.await_ready { File.socket?(socket) } }
+
+    def app_at(address) = ruby(*fastrack_words, "-b", address)
+
+    def socket = "#{@dir}/#{name}.sock"
 
     def ruby(*words) = program(*@lane.command(["ruby", *words]))
 

@@ -72,10 +72,10 @@ RSpec.describe "packaging" do
       .to eq(["rhebok-rs", File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1], ["MIT"], ["fastrack"]])
     expect(spec.required_ruby_version).to be_satisfied_by(Gem::Version.new("3.1.0"))
     expect(spec.runtime_dependencies.map { |one| [one.name, one.requirement] }).to eq([["rack", Gem::Requirement.new(">= 2.2", "< 4")]])
-    expect(spec.files).to include("Cargo.toml", "Cargo.lock", "LICENSE", "ext/fastrack/extconf.rb", "ext/fastrack/build/toolchain.rb",
+    expect(spec.files).to include("Cargo.toml", "Cargo.lock", ".cargo/config.toml", "LICENSE", "ext/fastrack/extconf.rb", "ext/fastrack/build/toolchain.rb",
                                   "ext/fastrack/build/fallback.rb", "ext/proxy/extconf.rb", "crates/proxy/src/main.rs", "ext/fastrack/src/lib.rs", "crates/http/src/lib.rs", "crates/sys/src/lib.rs",
                                   "crates/engine/src/lib.rs", "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack")
-    expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/|\Acrates/[^/]+/(?:tests|examples|fuzz)/})).to be_empty
+    expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/|\Acrates/[^/]+/(?:tests|examples|fuzz)/|/tests(?:\.rs|/)})).to be_empty
     expect(spec.files).to include(*File.read("README.md").scan(/\]\(((?:docs|examples)\/[^)#]+)/).flatten.uniq)
     pictures = spec.files.grep(/\.md\z/).flat_map { |page| File.read(page).scan(/!\[[^\]]*\]\(([^):]+)\)/).map { |one,| File.join(File.dirname(page), one).delete_prefix("./") } }
     expect(spec.files).to include(*pictures)
@@ -179,6 +179,20 @@ RSpec.describe "packaging" do
       end
     end
 
+    it "has its size told, with the files of the other Rubies, and is not built beyond the limit" do
+      part = Struct.new(:path, :api, :feature) { alias_method :build, :path }
+      gem = Gems::PlatformGem.new(Gems.platform("x86_64-linux-musl"), native_files: [part.new(compiled, "3.3")], program: part.new(compiled, nil, "lib/fastrack/fastrack-proxy"))
+      allow(Gems::Symbols).to receive(:new).and_return(instance_double(Gems::Symbols, problems: []))
+      allow(Gems).to receive(:tool).and_return(nil)
+      one = Zlib.gzip(File.binread(compiled), level: 9).bytesize / 1e6
+      told = nil
+      expect { gem.build(@dir) }.to output(satisfy { |text| told = text }).to_stdout
+      size, proxy, file, full = told.scan(/[\d.]+(?= MB)/).map(&:to_f)
+      expect([proxy, file, full]).to match([be_within(0.01).of(one), be_within(0.01).of(one), be_within(0.03).of(size + (4 * one))])
+      stub_const("Gems::PlatformGem::SIZE_LIMIT", (size * 1e6).to_i + 100_000)
+      expect { gem.build(@dir) }.to raise_error(/is too large: more than/).and output.to_stdout
+    end
+
     it "takes no file that needs a newer glibc than the platform promises, or another processor" do
       skip "reads ELF" unless RUBY_PLATFORM.include?("linux")
       symbols = Gems::Symbols.new(compiled)
@@ -186,6 +200,7 @@ RSpec.describe "packaging" do
       problems = ->(*gem, glibc) { symbols.problems(Gems::Platform.new(*gem, "any", glibc: glibc)) - ["needs libgcc_s.so.1"] }
       expect(problems.call(platform.name, symbols.glibc.to_s)).to eq([])
       expect(problems.call(platform.name, "2.4")).to eq(["needs glibc #{symbols.glibc}"])
+      expect(Gems::Symbols.new(RbConfig.ruby).problems(Gems::Platform.new(platform.name, "any", glibc: "2.4"), program: true)).to include(/\Aneeds glibc/)
       expect(problems.call(platform.cpu == "x86_64" ? "aarch64-linux-gnu" : "x86_64-linux-gnu", symbols.glibc.to_s)).to match([/\Ais for /])
     end
 

@@ -22,12 +22,13 @@ module Gems
       @file = file
     end
 
+    # @param program [Boolean] whether it is a program, which Ruby does not load
     # @return [Array<String>] why the file cannot be in a gem of that platform
-    def problems(platform)
+    def problems(platform, program: false)
       found = []
       found << "is for processor #{cpu}" unless cpu == CPUS.fetch(platform.cpu)
-      found << "has no Init_fastrack" unless symbols.match?(/^\h+ .* _Init_fastrack$/)
-      found << "is called #{name}" unless name == platform.native_file
+      found << "has no Init_fastrack" unless program || symbols.match?(/^\h+ .* _Init_fastrack$/)
+      found << "is called #{name}" unless program || name == platform.native_file
       found << "needs #{(libraries - LIBRARIES).join(", ")}" unless (libraries - LIBRARIES).empty?
       found << "finds no library with #{homeless.join(", ")}" unless homeless.empty?
       found << "needs macOS #{macos}" if macos.nil? || macos > Gem::Version.new(platform.macos)

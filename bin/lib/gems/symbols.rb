@@ -16,11 +16,12 @@ module Gems
       @file = file
     end
 
+    # @param program [Boolean] whether it is a program, which Ruby does not load
     # @return [Array<String>] why the file cannot be in a gem of that platform
-    def problems(platform)
+    def problems(platform, program: false)
       found = []
       found << "is for #{machine}" unless machine.include?(MACHINES.fetch(platform.cpu))
-      found << "has no Init_fastrack" unless defined.include?("Init_fastrack")
+      found << "has no Init_fastrack" unless program || defined.include?("Init_fastrack")
       found << "needs #{(libraries.grep_v(LIBRARIES)).join(", ")}" unless libraries.grep_v(LIBRARIES).empty?
       found << "needs glibc #{glibc}" if platform.glibc && glibc && glibc > Gem::Version.new(platform.glibc)
       found << "needs glibc" if platform.musl? && glibc

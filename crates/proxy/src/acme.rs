@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::prelude::{Engine, BASE64_URL_SAFE_NO_PAD};
 use instant_acme::{
-    Account, AuthorizationStatus, ChallengeType, ExternalAccountKey, Identifier, KeyAuthorization,
-    NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
+    Account, AccountBuilder, AuthorizationStatus, ChallengeType, ExternalAccountKey, Identifier,
+    KeyAuthorization, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::crypto::ring;
@@ -20,6 +20,7 @@ use rustls::sign::CertifiedKey;
 use serde::Deserialize;
 use tokio::time::sleep;
 
+use crate::acme_client::Client;
 use crate::compress::random;
 use crate::control;
 use crate::local;
@@ -305,7 +306,7 @@ async fn order(settings: &Settings) -> Result<Order, Failure> {
 async fn account(settings: &Settings) -> Result<Account, Failure> {
     let file = account_file(settings);
     if let Ok(text) = fs::read_to_string(&file) {
-        return Ok(Account::builder()?.from_credentials(serde_json::from_str(&text)?).await?);
+        return Ok(builder()?.from_credentials(serde_json::from_str(&text)?).await?);
     }
     let contact: Vec<&str> = settings.contact.as_deref().into_iter().collect();
     let wanted = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
@@ -315,9 +316,13 @@ async fn account(settings: &Settings) -> Result<Account, Failure> {
     });
     let elsewhere = elsewhere.transpose()?;
     let (account, credentials) =
-        Account::builder()?.create(&wanted, settings.server.clone(), elsewhere.as_ref()).await?;
+        builder()?.create(&wanted, settings.server.clone(), elsewhere.as_ref()).await?;
     local::write(&file, &serde_json::to_string(&credentials)?, 0o600)?;
     Ok(account)
+}
+
+fn builder() -> Result<AccountBuilder, Failure> {
+    Ok(Account::builder_with_http(Box::new(Client::new()?)))
 }
 
 fn account_file(settings: &Settings) -> PathBuf {

@@ -11,6 +11,7 @@
 
 mod access_log;
 mod acme;
+mod acme_client;
 mod body;
 mod change;
 pub mod compress;

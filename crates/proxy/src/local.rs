@@ -29,10 +29,7 @@ pub fn make(folder: &Path, hosts: &[String]) -> Result<[PathBuf; 3], Box<dyn std
         write(&authority_key, &secret.serialize_pem(), 0o600)?;
         write(&authority, &made.pem(), 0o644)?;
     }
-    let issuer = Issuer::from_ca_cert_pem(
-        &fs::read_to_string(&authority)?,
-        KeyPair::from_pem(&fs::read_to_string(&authority_key)?)?,
-    )?;
+    let issuer = Issuer::new(authority_params()?, KeyPair::from_pem(&fs::read_to_string(&authority_key)?)?);
     let secret = KeyPair::generate()?;
     let made = host_params(hosts)?.signed_by(&secret, &issuer)?;
     write(&key, &secret.serialize_pem(), 0o600)?;

@@ -12,7 +12,9 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::ServerConfig;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use webpki::EndEntityCert;
+use yasna::tags::TAG_UTCTIME;
+use yasna::{parse_der, ASN1Result, BERReader, Tag};
 
 /// Days before its end at which a certificate is worth a warning.
 const WARN_DAYS: i64 = 14;
@@ -129,6 +131,36 @@ impl Facts {
     }
 }
 
+/// The validity of a certificate (RFC 5280 §4.1), in seconds since 1970.
+fn times(der: &[u8]) -> ASN1Result<(i64, i64)> {
+    parse_der(der, |certificate| {
+        certificate.read_sequence(|parts| {
+            let times = parts.next().read_sequence(|signed| {
+                signed.read_optional(|version| {
+                    version.read_tagged(Tag::context(0), |number| number.read_der())
+                })?;
+                for _serial_algorithm_issuer in 0..3 {
+                    signed.next().read_der()?;
+                }
+                let times =
+                    signed.next().read_sequence(|times| Ok((time(times.next())?, time(times.next())?)))?;
+                while signed.read_optional(|rest| rest.read_der())?.is_some() {}
+                Ok(times)
+            });
+            while parts.read_optional(|rest| rest.read_der())?.is_some() {}
+            times
+        })
+    })
+}
+
+fn time(reader: BERReader<'_, '_>) -> ASN1Result<i64> {
+    if reader.lookahead_tag()? == TAG_UTCTIME {
+        Ok(reader.read_utctime()?.datetime().unix_timestamp())
+    } else {
+        Ok(reader.read_generalized_time()?.datetime().unix_timestamp())
+    }
+}
+
 fn load_all(files: &[(PathBuf, PathBuf)]) -> Result<Vec<Certificate>, String> {
     files.iter().map(|(cert, key)| load(cert, key)).collect()
 }
@@ -162,26 +194,10 @@ fn reason(error: &io::Error) -> String {
 }
 
 fn facts(der: &CertificateDer<'_>) -> Result<Facts, String> {
-    let (_, certificate) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
-    let alternative = certificate.subject_alternative_name().map_err(|error| error.to_string())?;
-    let names = alternative.map(|extension| {
-        let names = extension.value.general_names.iter();
-        names
-            .filter_map(|name| {
-                if let GeneralName::DNSName(name) = name {
-                    Some(name.to_ascii_lowercase())
-                } else {
-                    None
-                }
-            })
-            .collect()
-    });
-    let validity = certificate.validity();
-    Ok(Facts {
-        names: names.unwrap_or_default(),
-        not_before: validity.not_before.timestamp(),
-        not_after: validity.not_after.timestamp(),
-    })
+    let (not_before, not_after) = times(der).map_err(|error| error.to_string())?;
+    let certificate = EndEntityCert::try_from(der).map_err(|error| error.to_string())?;
+    let names = certificate.valid_dns_names().map(str::to_ascii_lowercase).collect();
+    Ok(Facts { names, not_before, not_after })
 }
 
 /// Proves a host to an authority that asks by a protocol of its own.
