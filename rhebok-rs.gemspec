@@ -27,7 +27,7 @@ Gem::Specification.new do |spec|
   # Of the benchmark's reports the picture that README.md shows: all of them take 12 KB of a gem's 7 MB.
   # No git: a gem is also built from an unpacked archive, and a Gemfile's path: line may name one.
   spec.files = Dir.glob(
-    %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock .cargo/config.toml
+    %w[LICENSE README.md SECURITY.md CHANGELOG.md Cargo.toml Cargo.lock
        crates/**/*.{rs,toml} crates/*/src/*.{md,html} ext/**/*.{rs,rb,toml} lib/**/*.rb exe/* sig/*.rbs man/*.1 completions/* docs/*.md
        docs/benchmark/{,rails-page/}rack3.{svg,md} examples/**/*],
     base: __dir__

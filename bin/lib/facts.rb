@@ -11,7 +11,7 @@ module Facts
   ROOT = File.expand_path("../..", __dir__)
 
   # All that the native extension is compiled from.
-  SOURCES = %w[Cargo.toml Cargo.lock .cargo/config.toml crates/**/*.{rs,toml} ext/**/*.{rs,rb,toml}].freeze
+  SOURCES = %w[Cargo.toml Cargo.lock crates/**/*.{rs,toml} ext/**/*.{rs,rb,toml}].freeze
 
   # Rack 2 has its own rackup, for Rack 3 it is a gem.
   ALTERNATIVES = { "rackup" => ["rackup.rb", "rack/server.rb"] }.freeze

@@ -72,7 +72,7 @@ RSpec.describe "packaging" do
       .to eq(["rhebok-rs", File.read("lib/fastrack/version.rb")[/VERSION = "(.+)"/, 1], ["MIT"], ["fastrack"]])
     expect(spec.required_ruby_version).to be_satisfied_by(Gem::Version.new("3.1.0"))
     expect(spec.runtime_dependencies.map { |one| [one.name, one.requirement] }).to eq([["rack", Gem::Requirement.new(">= 2.2", "< 4")]])
-    expect(spec.files).to include("Cargo.toml", "Cargo.lock", ".cargo/config.toml", "LICENSE", "ext/fastrack/extconf.rb", "ext/fastrack/build/toolchain.rb",
+    expect(spec.files).to include("Cargo.toml", "Cargo.lock", "LICENSE", "ext/fastrack/extconf.rb", "ext/fastrack/build/toolchain.rb",
                                   "ext/fastrack/build/fallback.rb", "ext/proxy/extconf.rb", "crates/proxy/src/main.rs", "ext/fastrack/src/lib.rs", "crates/http/src/lib.rs", "crates/sys/src/lib.rs",
                                   "crates/engine/src/lib.rs", "lib/rhebok-rs.rb", "lib/rack/handler/fastrack.rb", "exe/fastrack")
     expect(spec.files.grep(%r{\.(?:so|bundle|o)\z|/target/|\Aspec/|\Abin/|\Acrates/[^/]+/(?:tests|examples|fuzz)/|/tests(?:\.rs|/)})).to be_empty

@@ -12,7 +12,7 @@ module Gems
     TARGET = File.join(ROOT, "target/gems")
 
     # All that it is compiled from.
-    SOURCES = %w[Cargo.toml Cargo.lock .cargo/config.toml crates/*/{Cargo.toml,src/**/*.{rs,html}} ext/fastrack/{Cargo.toml,src/**/*.rs}].freeze
+    SOURCES = %w[Cargo.toml Cargo.lock crates/*/{Cargo.toml,src/**/*.{rs,html}} ext/fastrack/{Cargo.toml,src/**/*.rs}].freeze
 
     # @return [Array<NativeFile>] one for each Ruby whose headers are here
     def self.of(platform)
