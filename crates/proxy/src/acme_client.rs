@@ -69,7 +69,7 @@ async fn send(
     let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(443))).await?;
     let stream = tls.connect(ServerName::try_from(host)?.to_owned(), stream).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Its errors are those of its request.
+    // The request fails with the connection's error.
     tokio::spawn(connection);
     request.headers_mut().insert(HOST, HeaderValue::from_str(authority.as_str())?);
     let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));

@@ -356,7 +356,7 @@ module Fastrack
       @entry&.first&.count_restart(@cause.to_s) unless @cause == :none
     end
 
-    # Ends a mold, by the end of its channel. One that is loading the app tells by the word that the master lives.
+    # Ends a mold by the end of its channel. A mold that is loading the app knows by GO that the master lives.
     def release_mold
       @channel.write(ControlChannel::GO)
       @state = :stopping

@@ -76,7 +76,7 @@ module Fastrack
       text = "#{text} (#{@lost == 1 ? "the line before this one was" : "#{@lost} lines before this one were"} lost)" if @lost.positive?
       @lost = 0
       writing = @writing = Thread.new { write(text, level) }
-      # A signal handler waits no longer either: it may have interrupted the thread that has the logger's lock.
+      # A signal handler does not wait any longer, either: the thread that it has interrupted may have the logger's lock.
       return writing.value if writing.join(Log::Output::PATIENCE)
 
       @stuck = writing

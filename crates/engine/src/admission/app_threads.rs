@@ -22,7 +22,7 @@ const WAIT_WITHOUT_GVL_EVENTS: u64 = 3_000;
 #[derive(Debug)]
 struct Sleeper {
     waker: Waker,
-    /// The poller of a sleeping thread. It has only the waker, which need not be read then.
+    /// The poller of a sleeping thread. The poller has the waker alone, and a sleeping thread need not read the waker.
     poller: Poller,
 }
 
