@@ -93,8 +93,8 @@ module Fastrack
 
     private
 
-    # Name for the log.
-    def name = "worker #{@nr} (pid #{Process.pid})"
+    # Name for the log, the same as the master's.
+    def name = "#{@molded ? "the mold" : "worker #{@nr}"} (pid #{Process.pid})"
 
     def take_signals(signals, pending, channel)
       @pid = Process.pid
@@ -317,7 +317,10 @@ module Fastrack
       end_threads
       # Ends the helper thread, and closes the engine's descriptors.
       @engine.release
-      PromotedMold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks, hijacked: hijacked != @hijacked) { @memory_note&.write }
+      PromotedMold.new(@launcher, @loaded, channel, death_pipe).run(self, marked: full_marks != @full_marks, hijacked: hijacked != @hijacked) do
+        @molded = true
+        @memory_note&.write
+      end
     end
 
     # @return [Integer, nil] how many connections the app has taken over
