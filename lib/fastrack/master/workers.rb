@@ -135,9 +135,9 @@ module Fastrack
     end
 
     # @param generation [Integer]
-    # @return [Boolean] whether workers of that generation serve all slots
+    # @return [Boolean] whether workers of that generation serve all slots: also without a slot, after TTOU or WINCH
     def complete?(generation)
-      @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation && !handle.rejected? } >= @size
+      @handles.count { |handle| handle.serving? && handle.generation == generation && !handle.rejected? } >= @size
     end
 
     # @return [Array<WorkerHandle>] workers without a slot
