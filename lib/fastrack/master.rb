@@ -109,7 +109,6 @@ module Fastrack
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
     def configuration = @launcher.configuration
 
     # Called in a process that the app has forked.
@@ -363,9 +362,10 @@ module Fastrack
 
     def announce_ready
       return if @announced == @generation || @generations.replacing? || !@workers.complete?(@generation)
+      # Without a worker a server that starts is not ready: its old master would end, and nobody would serve.
+      return if @announced.zero? && @workers.size.zero?
 
       @announced = @generation
-      @orders.done("HUP") unless @generations.renewing?
       @sd_notify&.main_pid(Process.pid) if @main_pid_changed
       @main_pid_changed = false
       notify_ready

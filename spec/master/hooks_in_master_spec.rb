@@ -80,6 +80,22 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     end
   end
 
+  it "has the next generation 0 run after_worker_exit for a worker that ends while that loads the app" do
+    slow = "File.write('loading', '') && (sleep 0.01 while File.exist?('hold'))\n#{app("v1")}"
+    server = start(ru: slow, fastrack: true, options: { ErrRespawnInterval: 0.1 }, config: <<~'RUBY')
+      after_worker_exit { |_, worker, status| File.write("ended", "#{Process.pid} #{worker.pid} #{status.termsig}\n", mode: "a") }
+    RUBY
+    server.remove("loading")
+    server.write("hold", "")
+    server.signal(:KILL, to: server.molds.first)
+    server.await_file("loading")
+    worker = server.workers.first
+    server.signal(:KILL, to: worker)
+    server.await_log("(pid #{worker}) was killed by SIGKILL")
+    server.remove("hold")
+    eventually(20, -> { server.log }) { server.lines_of("ended") == ["#{server.molds.first} #{worker} 9"] }
+  end
+
   it "knows the new master that USR2 has forked, where a wrapper of Process._fork raises" do
     server = start(config: <<~RUBY)
       Process.singleton_class.prepend(Module.new do

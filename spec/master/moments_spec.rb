@@ -68,6 +68,22 @@ RSpec.describe "A moment", once: "Ruby of the master" do
     [ours, theirs, reader, writer].each(&:close)
   end
 
+  it "in which a worker ends after generation 0, and the master does not know of the latter, costs no event: the next generation 0 gets it" do
+    (lost, theirs), (ours, reader) = Array.new(2) { Fastrack::ControlChannel.pair }
+    theirs.close
+    workers = Object.new.extend(Fastrack::ExitEvents)
+    { configuration: double(after_worker_exit: true), mold: nil }.each { |name, value| workers.define_singleton_method(name) { value } }
+    ended = ->(pid) { workers.send(:note_exit, double(nr: 0, pid: pid, generation: 1), double(status: 9)).then { workers.send(:send_exits) } }
+    workers.first, successor = [lost, ours].map { |channel| Fastrack::MoldHandle.new(5_000_001, channel, 0.0).tap(&:molded) }
+    most = Fastrack::ExitEvents::MOST_WAITING
+    (0..most).each { |number| ended.call(number) }
+    workers.first = successor
+    taken = Enumerator.produce { reader.read.tap { workers.send(:send_exits) } }.take_while(&:any?).flatten
+    expect(taken).to eq((1..most).map { |number| "event after_worker_exit 0 #{number} 1 9" })
+  ensure
+    [lost, ours, reader].each(&:close)
+  end
+
   it "in which a native thread ends that would keep a worker from becoming the mold is no failure" do
     stub_const("Fastrack::PromotedMold::TIME_TO_END", 0)
     allow(Dir).to receive(:children).with("/proc/self/task").and_return([Process.pid.to_s, "5000001", "5000002"])

@@ -208,6 +208,25 @@ RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", o
     expect([asked.value, server.get.body[0, 2]]).to match([[/\AHUP sent to #{server.master}$/, 0], "v2"])
   end
 
+  waiting = "File.write('held up', '') && (sleep 0.01 while File.exist?('hold'))"
+  { "TTOU while it loads" => [:TTOU, waiting, ""], "WINCH while its worker starts" => [:WINCH, "", "after_fork { #{waiting} }"] }.each do |what, (name, code, hook)|
+    it "is there once it is loaded where #{what} leaves no worker: the command says so, and the next worker has it" do
+      server = serving(config: "max_workers 1", options: { MaxWorkers: nil })
+      server.write("hold", "")
+      server.write("config.ru", "#{code}\n#{app("v2")}")
+      server.write("fastrack.rb", "max_workers 1\n#{hook}")
+      asked = Thread.new { reload(server) }
+      server.await_file("held up")
+      server.signal(name)
+      server.await_log("#{name}: changing to 0 workers")
+      server.remove("hold")
+      expect(asked.value).to match([/\AHUP sent to #{server.master}$/, 0])
+      server.signal(:TTIN)
+      server.await_workers(1)
+      expect(server.get.body).to start_with("v2")
+    end
+  end
+
   it "is given up without a word of the master's end when the server is told to stop meanwhile" do
     server = serving
     server.write("config.ru", "File.write('loading', '')\nsleep")

@@ -112,4 +112,19 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
     server.signal(:TTOU)
     server.await_log("Fastrack is ready Workers:1")
   end
+
+  it "C1 WINCH makes no new master ready that has had no worker: the old one serves until it has one" do
+    server = start(config: "after_fork { File.write('held', '') && (sleep 0.01 while File.exist?('hold')) if File.exist?('hold') }")
+    server.write("hold", "")
+    usr2(server)
+    successor = new_master(server)
+    server.await_file("held")
+    server.signal(:WINCH, to: successor)
+    server.await_log("WINCH: changing to 0 workers")
+    server.remove("hold")
+    expect(server.get.body).to eq("v1 #{server.pid}")
+    server.signal(:TTIN, to: successor)
+    expect(taken_over(server)).to eq(successor)
+    expect(server.log.scan(/Fastrack is ready Workers:\d+/)).to eq(["Fastrack is ready Workers:2", "Fastrack is ready Workers:1"])
+  end
 end

@@ -21,7 +21,7 @@ class FakeSystem
   PATIENCE = 1200
   LOOKS = 30_000
 
-  OPERATOR = { "HUP" => 5, "URG" => 6, "TTIN" => 1, "TTOU" => 1, "USR1" => 1 }.freeze
+  OPERATOR = { "HUP" => 5, "URG" => 6, "TTIN" => 1, "TTOU" => 1, "WINCH" => 1, "USR1" => 1 }.freeze
 
   class << self
     # @return [FakeSystem, nil] the running one
@@ -161,10 +161,13 @@ class FakeSystem
     server = @peers.select { |one| one.alive && !one.hung && one.state == :serving }.sample(random: @random)
     server&.serve(@random.rand(8))
     wakes = [until_at, @limit && @limit[:at]].compact.min
-    broken("the master waits, and nobody will wake it") if wakes.nil? && peer.nil? && server.nil? && IO.select(@readers, nil, nil, 0).nil?
+    broken("the master waits, and nobody will wake it") if wakes.nil? && peer.nil? && server.nil? && !empty? && IO.select(@readers, nil, nil, 0).nil?
     most = wakes ? wakes - @now : 1.0
     @now += @quiet && wakes ? most : [most, @random.rand * 2.0].min
   end
+
+  # Whether the master has nothing to wait for but its operator: all workers were ended by TTOU or WINCH.
+  private def empty? = @workers.size.zero? && !@generations.renewing?
 
   # What goes wrong, and what operators do.
   private def disturb
@@ -183,8 +186,6 @@ class FakeSystem
     @code = @codes.sample(random: @random) if name == "HUP"
     note("operator: #{name}#{" with code #{@code}" if name == "HUP"}")
     @most += 1 if name == "TTIN"
-    return if name == "TTOU" && @workers.size == 1
-
     @signals.push(name)
   end
 

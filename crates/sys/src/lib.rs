@@ -9,6 +9,7 @@ mod fd;
 mod fd_limit;
 mod fd_passing;
 mod heap_holes;
+mod linkless;
 mod memory;
 mod own_descriptors;
 mod poller;
@@ -40,6 +41,7 @@ pub use fd_limit::{
 };
 pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
 pub use heap_holes::fill_heap_holes;
+pub use linkless::open_without_links;
 pub use memory::{append, reserve};
 pub use own_descriptors::spawn_with_own_descriptors;
 pub use poller::{Event, Events, Poller};

@@ -311,6 +311,7 @@ module Fastrack
     def settle(generation)
       @previous.first&.finish(false)
       @previous = nil
+      @orders.done("HUP")
       # Workers that still have a removed listener serve the connections that wait there.
       @workers.each { |one| one.drain if one.generation < generation } if @launcher.settle.any?
     end

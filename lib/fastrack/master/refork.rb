@@ -98,7 +98,8 @@ module Fastrack
       report(now) if @generation && replaced?
       return true if !begun? && @mold && lost?(now) && drop_mold(generation)
 
-      objection = @trial&.step(now)
+      # A trial needs a worker, and TTOU or WINCH may have ended all.
+      objection = @trial && (@workers.size.zero? ? "there is to be no worker" : @trial.step(now))
       objection.nil? ? false : judge(objection, generation)
     end
 

@@ -134,6 +134,7 @@ module Fastrack
     #
     # @param name [String, Symbol]
     # @param numbers [Array<Integer>]
+    # @return [Integer, nil] nil if it cannot be sent
     def event(name, *numbers) = @channel.write([ControlChannel::EVENT, name, *numbers].join(" "))
 
     def draining? = @draining

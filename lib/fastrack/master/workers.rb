@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/last_words"
 require_relative "../worker"
 require_relative "../worker/control_channel"
+require_relative "exit_events"
 require_relative "lingering"
 require_relative "worker_forks"
 require_relative "worker_handle"
@@ -12,6 +13,8 @@ require_relative "worker_handle"
 module Fastrack
   # The master's workers, by slot. A stopping worker has already left its slot, so that the replacement starts before the worker has exited.
   class Workers
+    include ExitEvents
+
     # The reason against a refork where ControlChannel::COPIES_CODE has come.
     YJIT = "with YJIT on Ruby 3.4 and later it saves nothing: a full GC writes to all compiled code"
 
@@ -86,9 +89,6 @@ module Fastrack
     # Whether a slot can be without its worker until the successor is ready: not while STOPPING workers stop, or no process forks.
     def spare? = @handles.count(&:serving?) >= @size && room? && !source.nil?
 
-    # @return [MoldHandle, nil] generation 0; nil if it has ended
-    attr_accessor :first
-
     # The process that forks workers instead of generation 0: nil, or a mold that has passed its trial (ReforkTrial).
     #
     # @param handle [WorkerHandle, nil]
@@ -135,9 +135,9 @@ module Fastrack
     end
 
     # @param generation [Integer]
-    # @return [Boolean] whether workers of that generation serve all slots
+    # @return [Boolean] whether workers of that generation serve all slots: also without a slot, after TTOU or WINCH
     def complete?(generation)
-      @size.positive? && @handles.count { |handle| handle.serving? && handle.generation == generation && !handle.rejected? } >= @size
+      @handles.count { |handle| handle.serving? && handle.generation == generation && !handle.rejected? } >= @size
     end
 
     # @return [Array<WorkerHandle>] workers without a slot
@@ -209,12 +209,13 @@ module Fastrack
         yield handle, exited
         next true if handle.first?
 
-        tell_exit(handle, exited)
+        note_exit(handle, exited)
         @launcher.queue&.worker_exited(handle.pid)
         log_exit(handle, exited) if exited.notable?
         failed(handle, exited) if exited.failed? && !tried
         true
       end
+      send_exits
     end
 
     # Reads the workers' messages.
@@ -281,12 +282,6 @@ module Fastrack
     def forbid(handle, place)
       handle.first? ? handle.forbids = place : @forbidden_by ||= handle.name
       @forbidden_by ||= place if handle.equal?(@first)
-    end
-
-    # Hooks run where the app is.
-    def tell_exit(handle, exited)
-      home = @first || mold or return
-      home.event(:after_worker_exit, handle.nr, handle.pid, handle.generation, exited.status.to_i) if configuration.after_worker_exit
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -160,6 +160,7 @@ module Fastrack
     # Ignores errors, because the end of the other process is noticed in other ways.
     #
     # @param message [String] its kind, and numbers
+    # @return [Integer, nil] nil where it cannot be sent
     def write(message)
       @socket.write_nonblock("#{message}\n")
     rescue IO::WaitWritable, SystemCallError, IOError

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fastrack_sys::open_without_links;
 use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 
@@ -112,13 +113,17 @@ impl Variant {
         is_wanted: bool,
         known: Option<&Variant>,
     ) -> Option<Variant> {
-        let metadata = fs::metadata(&path).ok()?;
+        let metadata = fs::symlink_metadata(&path).ok().filter(Metadata::is_file)?;
         let etag = etag(&metadata, coding);
         let length = metadata.len();
         let seconds = metadata.modified().ok()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let modified = UNIX_EPOCH + Duration::from_secs(seconds);
         let kept = known.filter(|known| known.etag == etag).and_then(|known| known.content.clone());
-        let read = || fs::read(&path).ok().filter(|bytes| bytes.len() as u64 == length).map(Bytes::from);
+        let read = || {
+            let file = open_without_links(&path).ok()?;
+            let is_same = self::etag(&file.metadata().ok()?, coding) == etag;
+            is_same.then(|| super::read(&file, 0, length as usize).ok().map(Bytes::from)).flatten()
+        };
         let content = kept.or_else(|| if is_wanted && length <= SMALL { read() } else { None });
         let last_modified = HeaderValue::try_from(httpdate::fmt_http_date(modified)).ok()?;
         Some(Variant { path, length, modified, etag, last_modified, content })

@@ -190,3 +190,32 @@ fn a_file_that_changes_is_seen_to_have_changed() {
     }
     assert_ne!(get().1["etag"], before["etag"]);
 }
+
+#[test]
+fn a_link_that_is_put_there_after_the_look_is_not_followed() {
+    let folder = Folder::new();
+    let root = folder.0.path().canonicalize().expect("a path");
+    let (public, outside) = (root.join("public"), root.join("outside"));
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(outside.join("index.html"), "secret").expect("a file");
+    let content = |found: &Path, known: &Entry| {
+        Entry::load(found, &public, Some(known)).and_then(|entry| entry.file.content)
+    };
+    let (request, ()) = Request::builder().body(()).expect("a request").into_parts();
+    for (file, name, target) in [("a.txt", "a.txt", "../secret"), ("docs/index.html", "docs", "../outside")] {
+        let found = path::within(&public, &public.join(file)).expect("a file");
+        let entry = Entry::load(&found, &public, None).expect("a file");
+        fs::rename(public.join(name), root.join("before")).expect("a move");
+        std::os::unix::fs::symlink(target, public.join(name)).expect("a link");
+        let mut response = respond(&entry, &request);
+        assert_eq!(
+            (response.status(), response.body_mut().next_part().is_none()),
+            (StatusCode::NOT_FOUND, true)
+        );
+        assert_eq!(content(&found, &entry), None);
+        fs::remove_file(public.join(name)).expect("a link");
+        fs::rename(root.join("before"), public.join(name)).expect("a move");
+        assert_eq!(respond(&entry, &request).status(), StatusCode::OK);
+        assert!(content(&found, &entry).is_some());
+    }
+}
