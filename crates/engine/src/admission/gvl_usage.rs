@@ -42,7 +42,7 @@ const REPORTS: u64 = 1 << 62;
 const AWAITED: u64 = 1 << 63;
 
 /// Longest step back in time, in microseconds: another thread may have read the clock before this one.
-const DISORDER: u32 = 1_000_000;
+const MAX_STEP_BACK: u32 = 1_000_000;
 
 impl Usage {
     fn of(number: u64) -> Self {
@@ -72,7 +72,7 @@ impl Usage {
     /// How long this state has lasted, in microseconds.
     fn lasts(self, now: u64) -> u64 {
         let passed = (now as u32).wrapping_sub(self.at) & LATEST;
-        if passed > LATEST - DISORDER {
+        if passed > LATEST - MAX_STEP_BACK {
             0
         } else {
             passed.into()

@@ -26,7 +26,7 @@ const MAX_COUNTED_GAP: u64 = 1_000;
 /// Time until a request that could not begin is tried again, in milliseconds.
 const MIN_RETRY: u64 = 1;
 /// The same time where nothing tells when the request may begin: with Ruby 3.1.
-const UNTOLD_RETRY: u64 = 2;
+const RETRY_WITHOUT_GVL_EVENTS: u64 = 2;
 /// Longest such time where the time of the next request is known, or the threads report it. Each look takes processor time from others.
 const MAX_RETRY: u64 = 10;
 
@@ -245,7 +245,8 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
 
 /// How long until the next try where no other request may begin, in milliseconds. One may begin after `until_admission` microseconds.
 fn retry_time(until_admission: Option<u64>) -> u64 {
-    until_admission.map_or(UNTOLD_RETRY, |micros| micros.div_ceil(1_000).clamp(MIN_RETRY, MAX_RETRY))
+    until_admission
+        .map_or(RETRY_WITHOUT_GVL_EVENTS, |micros| micros.div_ceil(1_000).clamp(MIN_RETRY, MAX_RETRY))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ fn start(shared: &Arc<Shared>) -> Helper {
 
 #[test]
 fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
-    assert_eq!(retry_time(None), UNTOLD_RETRY);
+    assert_eq!(retry_time(None), RETRY_WITHOUT_GVL_EVENTS);
     // Not before the time at which there may be room, and soon after that.
     assert_eq!(
         [0, 1_500, 2_000, u64::MAX].map(|micros| retry_time(Some(micros))),
