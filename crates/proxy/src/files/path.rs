@@ -29,8 +29,8 @@ pub fn candidates(path: &str) -> Option<Vec<PathBuf>> {
     Some(vec![file(name), page, index])
 }
 
-/// The file at `path` without links, if it is a regular file in `root`, which has no links itself. A link inside of the folder is
-/// followed if its target is there, too.
+/// The file at `path` with its links resolved; None if that is no regular file in `root`. `root` has no links itself. So a link in the
+/// folder counts if its target is also in the folder.
 pub fn within(root: &Path, path: &Path) -> Option<PathBuf> {
     let found = path.canonicalize().ok()?;
     let name = found.strip_prefix(root).ok()?;
