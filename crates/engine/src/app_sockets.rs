@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fastrack_sys::{borrow_fd, shutdown_both, socket_inode};
 
-/// Number of sockets from which on closed ones are looked for.
-const FEW: usize = 64;
+/// The engine looks for closed sockets once there are at least this many.
+const LEAST_TO_SWEEP: usize = 64;
 
 /// All methods are called with the application's lock, so that a forked child finds the mutex free.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl AppSockets {
         let mut sockets = self.lock();
         if sockets.open.len() >= sockets.most {
             sockets.open.retain(AppSocket::is_open);
-            sockets.most = FEW.max(2 * sockets.open.len());
+            sockets.most = LEAST_TO_SWEEP.max(2 * sockets.open.len());
         }
         sockets.open.push_back(AppSocket { fd: socket.as_raw_fd(), inode });
     }
@@ -149,11 +149,11 @@ mod tests {
         let sockets = AppSockets::default();
         let (_client, kept) = pair();
         sockets.add(kept.as_fd());
-        for _ in 0..10 * FEW {
+        for _ in 0..10 * LEAST_TO_SWEEP {
             let (_client, socket) = pair();
             sockets.add(socket.as_fd());
         }
-        assert!(sockets.lock().open.len() <= FEW);
+        assert!(sockets.lock().open.len() <= LEAST_TO_SWEEP);
         assert_eq!(sockets.count(), 1);
     }
 }

@@ -7,28 +7,30 @@ module Fastrack
   # Engine#while_nobody_waits). Otherwise Ruby makes it in a request, as without OobGC.
   #
   # Ruby collects when one of its pools of slots is used up, or when malloc reaches its limit. GC.stat_heap and GC.stat tell how much of
-  # each is left. The last requests show for how many more of them that lasts. Ruby says itself when the next collection will be a full one.
+  # each is left. The use by the last requests shows how many more requests the rest will last for. Ruby itself says when the next
+  # collection will be a full one.
   #
-  # Ruby lets a pool grow by the objects that live in it. A pool with few of them may last for ten requests only, while the others last for
-  # hundreds. Before a collection that comes so soon this class makes objects in that pool: their slots stay there.
+  # Ruby lets a pool grow with the objects that live in the pool. A pool with few objects may last for ten requests, while other pools last
+  # for hundreds. If a collection comes that soon, this class first makes objects in that pool, and their slots stay there.
   class AutoGC
-    # A collection is due when no more than one request is left, or than this share of the requests since the last collection. A larger
-    # one finds a moment more often, and makes more collections (bench/run: gc-heap-30, -50 and -70).
-    EARLY = 0.1
+    # A collection is due when no more than one request is left, or no more than this share of the requests since the last collection. A
+    # larger share finds a suitable moment more often, and makes more collections (bench/run: gc-heap-30, -50 and -70).
+    EARLY_SHARE = 0.1
 
-    # Requests between two collections, at least. An app that uses up the heap within fewer of them would otherwise have one after each.
+    # Least number of requests between two collections. Otherwise an app that uses up the heap within fewer requests would have a collection
+    # after each.
     LEAST_APART = 4
 
     # Requests that a pool is to last for (bench/run: gc-heap-30, -50 and -70).
-    ROOM = 50
+    ROOM_REQUESTS = 50
 
     # Bytes that a pool grows by at a time: some milliseconds.
     ROOM_STEP = 5_000_000
 
     # Bytes that pools grow by in all, as a share of the heap.
-    MOST_ROOM = 0.25
+    ROOM_SHARE = 0.25
 
-    # Responses from one look at the heap to the next, at most.
+    # Most responses from one look at the heap to the next.
     LONGEST_INTERVAL = 64
 
     # Bytes of a page of slots, and bytes of an array's slot besides its elements (8 bytes each).
@@ -36,7 +38,7 @@ module Fastrack
     ARRAY_HEAD = 16
 
     # Since Ruby 3.4 a heap has more free slots. Collections are rarer, and too long to be made at once.
-    HOW = (RUBY_VERSION >= "3.4" ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
+    STEPWISE = (RUBY_VERSION >= "3.4" ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
 
     # @return [Boolean] whether Ruby tells enough: 3.3 and later do
     def self.possible?
@@ -86,7 +88,7 @@ module Fastrack
       return note(now) unless @rooms
 
       left = requests_left(now)
-      early = [1, @served * EARLY].max
+      early = [1, @served * EARLY_SHARE].max
       return collect(full_mark: false) { grow(now) } if left <= early && @served >= LEAST_APART
 
       @look_in = ((left - early) / 2).clamp(1, LONGEST_INTERVAL).to_i
@@ -130,19 +132,19 @@ module Fastrack
 
           yield if block_given?
           GC.enable
-          GC.start(full_mark: full_mark, **HOW)
+          GC.start(full_mark: full_mark, **STEPWISE)
           begin_anew
         end
       end
     end
 
-    # Has the pool that will be used up first last for ROOM requests.
+    # Has the pool that will be used up first last for ROOM_REQUESTS requests.
     def grow(now)
       used = used(now)
       at = @pools.size.times.min_by { |index| used[index].positive? ? now[index] / used[index] : Float::INFINITY }
       size = @pools.values[at][:slot_size]
-      most = (@pools.each_value.sum { |pool| pool[:slot_size] * pool[:heap_eden_slots] } * MOST_ROOM) - @grown
-      bytes = [used[at] * (ROOM - @served) * size, ROOM_STEP, most].min
+      most = (@pools.each_value.sum { |pool| pool[:slot_size] * pool[:heap_eden_slots] } * ROOM_SHARE) - @grown
+      bytes = [used[at] * (ROOM_REQUESTS - @served) * size, ROOM_STEP, most].min
       return unless bytes.positive?
 
       @grown += bytes

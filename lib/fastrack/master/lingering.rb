@@ -4,17 +4,17 @@ require_relative "../log"
 require_relative "../worker/control_channel"
 
 module Fastrack
-  # Retired workers that go on for their clients' streams, and for sockets that the app has taken over (Linger), while their successors
-  # serve. A worker whose clients do not leave sends them away, one after the other:
+  # Retired workers that go on (Linger) while their successors serve: for their clients' streams, and for sockets that the app has taken
+  # over. If the clients of a worker do not leave, the worker sends them away, one after the other:
   #
   # - after Linger;
-  # - earlier if it is the oldest one, and more linger than there are workers, or memory is short (MemoryGuard);
+  # - earlier for the oldest worker, if more workers linger than serve, or memory is short (MemoryGuard);
   # - within GracefulTimeout when the server stops.
   #
   # After TERM no other server takes the place of this one: its workers wait for streams, and leave the sockets.
   class Lingering
     # Share of GracefulTimeout over which a worker spreads the ends. After GracefulTimeout the worker is killed.
-    SPREAD = 0.5
+    SPREAD_SHARE = 0.5
 
     # Seconds before the end of GracefulTimeout at which a server that stops sends the clients away, but no more than half of it.
     STOP_TIME = 3
@@ -64,12 +64,14 @@ module Fastrack
       staying = self.staying
       return @due_at = nil if staying.empty?
 
-      staying.take([staying.size - most, 0].max).each { |handle| send_away(handle, now, configuration.graceful_timeout * SPREAD, "more than #{most} linger") }
+      staying.take([staying.size - most, 0].max).each do |handle|
+        send_away(handle, now, configuration.graceful_timeout * SPREAD_SHARE, "more than #{most} linger")
+      end
       staying.each { |handle| send_late_away(handle, now, configuration) }
       @due_at = self.staying.map { |handle| end_of(handle, configuration) }.min
     end
 
-    # Sends clients of the worker away that has lingered for longest. One worker at a time.
+    # Sends away the clients of the worker that has lingered for longest. One worker at a time.
     #
     # @param now [Float] monotonic seconds
     # @return [Boolean] false if no worker's end would set memory free
@@ -88,7 +90,7 @@ module Fastrack
     # Workers that have not been told to send their clients away, the oldest first.
     def staying = lingering.reject(&:sent_away_at).sort_by(&:lingering_since)
 
-    # The scoreboard has room for each worker and another process.
+    # The most workers that may linger: the scoreboard has room for each worker and one more process.
     def most = [@workers.size, (2 * Option::Types::MOST_WORKERS) - @workers.size - Workers::STOPPING].min
 
     # @return [Float] monotonic seconds
@@ -104,8 +106,9 @@ module Fastrack
     def send_late_away(handle, now, configuration)
       return if handle.sent_away_at || now < end_of(handle, configuration)
 
-      time, reason = @stop_at ? [stop_time(configuration), "the server stops"] : [configuration.graceful_timeout, "#{format("%g", configuration.linger)} s are over (Linger)"]
-      send_away(handle, now, time * SPREAD, reason)
+      late = "#{format("%g", configuration.linger)} s are over (Linger)"
+      time, reason = @stop_at ? [stop_time(configuration), "the server stops"] : [configuration.graceful_timeout, late]
+      send_away(handle, now, time * SPREAD_SHARE, reason)
     end
 
     # @param seconds [Float] over which the ends are spread
@@ -134,7 +137,7 @@ module Fastrack
       @state = :stopping
     end
 
-    # Has the worker exit without a word to its sockets, after its last stream.
+    # Has the worker exit after its last stream, and leave its sockets without a word.
     def leave_sockets = @channel.write(ControlChannel::LEAVE)
 
     # Has the worker end its streams and sockets.

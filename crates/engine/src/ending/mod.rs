@@ -42,7 +42,7 @@ pub const TIMEOUT_STATUS: i32 = 124;
 const REACTOR_TIME: u64 = 1_000;
 
 /// Interval of checks whether the last requests are done, in milliseconds.
-const LAST_LOOK: u64 = 10;
+const OTHERS_LOOK_INTERVAL: u64 = 10;
 
 /// Time that the other requests get if requests have no time limit, in milliseconds.
 const TIME_FOR_OTHERS: u64 = 60_000;
@@ -86,7 +86,7 @@ impl Ending {
         let is_any_left =
             || self.control.all_requests().any(|request| request.is_seizable() && !request.is_stream());
         while is_any_left() || self.is_anybody_serving() {
-            fastrack_sys::sleep(LAST_LOOK);
+            fastrack_sys::sleep(OTHERS_LOOK_INTERVAL);
             let is_over = monotonic_millis() >= latest;
             let driving = self.shared.baton().drive();
             if driving.is_none() && !is_over {

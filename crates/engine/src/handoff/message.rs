@@ -14,20 +14,20 @@ use crate::conn::{Connection, Kind, Loaded, ReadBufPool, Step, Transfer};
 use crate::settings::Settings;
 
 /// Bytes of a connection that fit into the message itself. More bytes go into a file beside the message.
-const INLINE: usize = 16 * 1024;
+const MAX_INLINE: usize = 16 * 1024;
 
 /// Sends a connection. The sender's copy stays open. Fails with Unsupported if the application reads the body.
 pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Settings) -> io::Result<()> {
     let mut transfer = connection.transfer().ok_or(io::ErrorKind::Unsupported)?;
     // The long rest of a response goes into a separate file, from which the receiver sends.
-    let long = transfer.kind.is_response() && transfer.file.is_none() && transfer.parts[1].len() > INLINE;
+    let long = transfer.kind.is_response() && transfer.file.is_none() && transfer.parts[1].len() > MAX_INLINE;
     let unsent = if long { Some(memory_file_of(&[std::mem::take(&mut transfer.parts[1])])?) } else { None };
     if let Some((file, length)) = &unsent {
         transfer = Transfer { file: Some(file), length: *length, ..transfer };
     }
     let lengths = transfer.parts.each_ref().map(|part| part.len());
     let length = lengths.iter().sum();
-    let aside = if length > INLINE { Some(memory_file_of(&transfer.parts)?.0) } else { None };
+    let aside = if length > MAX_INLINE { Some(memory_file_of(&transfer.parts)?.0) } else { None };
     let header = Header {
         flags: Flags {
             has_file: transfer.file.is_some(),
@@ -46,7 +46,7 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
         arrived: connection.arrived,
         file: [transfer.offset, transfer.length],
     };
-    let mut message = Vec::with_capacity(HEADER + INLINE.min(length));
+    let mut message = Vec::with_capacity(HEADER + MAX_INLINE.min(length));
     header.write(&mut message);
     if aside.is_none() {
         transfer.parts.iter().for_each(|part| message.extend_from_slice(part));
@@ -72,7 +72,7 @@ pub(super) fn receive(
     settings: &Settings,
     pool: &mut ReadBufPool,
 ) -> io::Result<(Box<Connection>, Step)> {
-    let mut message = [0; HEADER + INLINE];
+    let mut message = [0; HEADER + MAX_INLINE];
     let (length, fds) = receive_message(queue, &mut message)?;
     let mut fds = fds.into_iter();
     let header = Header::read(&message[..length]).ok_or_else(unknown)?;

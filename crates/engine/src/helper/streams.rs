@@ -9,16 +9,16 @@ use crate::scoreboard::Count;
 use crate::shared::Shared;
 
 /// Interval of looks at each stream, in milliseconds. A client that leaves is noticed within this time.
-const ROUND: u64 = 250;
+const LOOK_INTERVAL: u64 = 250;
 
 /// The same interval while a client has not taken all that was sent.
-const UNSENT_ROUND: u64 = 20;
+const UNSENT_LOOK_INTERVAL: u64 = 20;
 
 /// Time until the next try of a look that another thread has prevented, in milliseconds.
-const RETRY: u64 = 2;
+const LOOK_RETRY: u64 = 2;
 
 /// Time until a response may be due to become a stream, in milliseconds.
-const UNTIL_DUE: u64 = 2;
+const DUE_RETRY: u64 = 2;
 
 /// Makes streams of the responses that are due, as many as there is room for. Returns the time until the next look, in milliseconds;
 /// `u64::MAX` if no response may become a stream.
@@ -34,7 +34,7 @@ pub(super) fn begin_streams(shared: &Shared, control: &Control, reactor: &mut Re
         }
         match control.request_of(number).begin_stream(now) {
             Some(false) => {}
-            None => next = UNTIL_DUE,
+            None => next = DUE_RETRY,
             Some(true) => {
                 shared.app_threads().begin_stream(&mut reactor.threads, seat, number);
                 control.counters().add(Count::Streams, 1);
@@ -69,7 +69,7 @@ impl<'a> StreamRounds<'a> {
         }
         let now = monotonic_millis();
         if now >= self.due {
-            self.due = now + self.go_round().unwrap_or(RETRY);
+            self.due = now + self.go_round().unwrap_or(LOOK_RETRY);
         }
     }
 
@@ -88,6 +88,6 @@ impl<'a> StreamRounds<'a> {
         }
         shared.app_threads().interrupt(&mut reactor.threads, over);
         shared.app_threads().order_missing(&mut reactor.threads);
-        Some(if is_any_unsent { UNSENT_ROUND } else { ROUND })
+        Some(if is_any_unsent { UNSENT_LOOK_INTERVAL } else { LOOK_INTERVAL })
     }
 }

@@ -7,7 +7,7 @@ use super::Reactor;
 use crate::accept::Client;
 use crate::settings::SHORTAGE_PAUSE;
 
-const LOST: &str =
+const LOST_DESCRIPTORS: &str =
     "the app has closed sockets or other descriptors of the server: this worker ends and is replaced";
 
 impl Reactor {
@@ -97,7 +97,7 @@ impl Reactor {
     /// only seem to serve.
     pub(super) fn stop_lost(&mut self) {
         if !std::mem::replace(&mut self.lead.lost, true) {
-            self.warn(LOST.into());
+            self.warn(LOST_DESCRIPTORS.into());
         }
         self.control.stop();
     }

@@ -29,8 +29,9 @@ pub fn candidates(path: &str) -> Option<Vec<PathBuf>> {
     Some(vec![file(name), page, index])
 }
 
-/// The path of the file at `path` without links, if it is a regular file in `root`, which has no links itself. A link inside of the folder is
-/// followed if its target is there, too. From then on the folder's owner may put a link there: fastrack_sys::open_without_links.
+/// The path of the file at `path` without links; None if that is no regular file in `root`. `root` has no links itself. So a link in the
+/// folder counts if its target is also in the folder. The folder's owner may put a link there later: open the path by
+/// fastrack_sys::open_without_links.
 pub fn within(root: &Path, path: &Path) -> Option<PathBuf> {
     let found = path.canonicalize().ok()?;
     let name = found.strip_prefix(root).ok()?;

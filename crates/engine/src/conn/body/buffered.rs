@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fastrack_http::{Error, Framing, Status};
 use fastrack_sys::append;
 
-use super::framing::{check_beyond, may_be_followed, Frame, TRAILING_PEEK};
+use super::framing::{check_after_body, may_be_followed, Frame, TRAILING_PEEK};
 use super::storage::{Storage, MAX_IN_MEMORY};
 use crate::conn::disk::Write;
 use crate::conn::read_buf::{ReadBuf, READ_SIZE};
@@ -129,15 +129,15 @@ impl BufferedBody {
         match self {
             // Further bytes are another request (RFC 9112 §9.3.2), or are never read.
             BufferedBody::None if buf.head.framing == Framing::None => {}
-            BufferedBody::None => check_beyond(received, may_be_followed)?,
+            BufferedBody::None => check_after_body(received, may_be_followed)?,
             BufferedBody::InPlace(length) => match received.get(*length..) {
-                Some(beyond) => check_beyond(beyond, may_be_followed)?,
+                Some(after) => check_after_body(after, may_be_followed)?,
                 None => return Ok(Status::Partial),
             },
             BufferedBody::Decoded { frame, storage } => {
                 let (status, used) = frame.take(received, settings.max_body, &mut buf.decoded)?;
                 if status == Status::Complete {
-                    check_beyond(&received[used..], may_be_followed)?;
+                    check_after_body(&received[used..], may_be_followed)?;
                     append(&mut buf.rest, &received[used..]).map_err(|_| Error::Memory)?;
                 }
                 buf.bytes.truncate(buf.head.len);

@@ -112,8 +112,8 @@ pub(super) fn may_be_followed(buf: &ReadBuf) -> bool {
 
 /// Checks the bytes after a body. On a persistent connection they are the next request. Before a close they could be a
 /// smuggled request, so only a CRLF is allowed, which old clients send (RFC 9112 §2.2).
-pub(super) fn check_beyond(beyond: &[u8], may_be_followed: bool) -> Result<(), Error> {
-    if may_be_followed || matches!(beyond, b"" | b"\r" | b"\r\n") {
+pub(super) fn check_after_body(after: &[u8], may_be_followed: bool) -> Result<(), Error> {
+    if may_be_followed || matches!(after, b"" | b"\r" | b"\r\n") {
         Ok(())
     } else {
         Err(Error::Framing)

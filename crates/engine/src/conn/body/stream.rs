@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fastrack_http::{Error, Expectation, Status};
 use fastrack_sys::{append, monotonic_millis};
 
-use super::framing::{check_beyond, may_be_followed, send_continue, Frame};
+use super::framing::{check_after_body, may_be_followed, send_continue, Frame};
 use crate::claim::ActiveRequest;
 use crate::conn::read_buf::{receive, ReadBuf, Received};
 use crate::control::Control;
@@ -159,7 +159,7 @@ impl BodyReader {
                 self.complete = status == Status::Complete;
                 if self.complete {
                     append(&mut self.rest, &self.received[used..]).map_err(|_| Error::Memory)?;
-                    check_beyond(&self.rest, self.may_be_followed)?;
+                    check_after_body(&self.rest, self.may_be_followed)?;
                 }
                 Ok(())
             });
