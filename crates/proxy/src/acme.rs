@@ -40,7 +40,7 @@ const LONGEST_PAUSE: u64 = 6 * 3600;
 const LONGEST_SLEEP: u64 = 3600;
 
 /// How long the authority may take to check and to sign.
-const PATIENCE: Duration = Duration::from_secs(120);
+const AUTHORITY_TIME: Duration = Duration::from_secs(120);
 
 /// The type of the error for an account that the authority does not know (RFC 8555 §6.7).
 const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
@@ -252,7 +252,7 @@ async fn obtain(settings: &Settings, challenges: &Challenges, proof: usize) -> R
         challenges.add(&host, &challenge.token, &challenge.key_authorization())?;
         challenge.set_ready().await?;
     }
-    let retries = RetryPolicy::default().timeout(PATIENCE);
+    let retries = RetryPolicy::default().timeout(AUTHORITY_TIME);
     match order.poll_ready(&retries).await {
         Ok(OrderStatus::Ready | OrderStatus::Valid) => {}
         Ok(_) => return Err(Refused(refusal(&mut order).await).into()),

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// How long the authority may take for the head of a response.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIME: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -49,7 +49,7 @@ impl HttpClient for Client {
         &self,
         request: Request<BodyWrapper<Bytes>>,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
-        let response = timeout(PATIENCE, send(self.0.clone(), request));
+        let response = timeout(RESPONSE_TIME, send(self.0.clone(), request));
         Box::pin(async {
             let response = response.await.unwrap_or_else(|_| Err("the authority does not answer".into()));
             Ok(response.map_err(Error::Other)?.into())

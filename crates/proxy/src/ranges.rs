@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// The most ranges that one request may have. A request with more gets the whole file: it wants bytes again and again.
-const MOST: usize = 16;
+const MAX_RANGES: usize = 16;
 
 /// The ranges of a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub fn parse(value: &str, length: u64) -> Ranges {
     for one in list.split(',').map(|one| one.trim_matches([' ', '\t'])).filter(|one| !one.is_empty()) {
         count += 1;
         match range(one, length) {
-            _ if count > MOST => return Ranges::Whole,
+            _ if count > MAX_RANGES => return Ranges::Whole,
             None => return Ranges::Whole,
             Some(range) if range.is_empty() => {}
             Some(range) => ranges.push(range),
@@ -95,14 +95,14 @@ mod tests {
             assert_eq!(parse(value, 1000), expected, "{value}");
         }
         assert_eq!(parse("bytes=0-", 0), Ranges::Unsatisfiable);
-        assert_eq!(parse(&format!("bytes={}", vec!["0-0"; MOST + 1].join(",")), 1000), Ranges::Whole);
+        assert_eq!(parse(&format!("bytes={}", vec!["0-0"; MAX_RANGES + 1].join(",")), 1000), Ranges::Whole);
     }
 
     proptest! {
         #[test]
         fn no_range_is_empty_or_outside_of_the_file(value in "bytes=[0-9, -]{0,40}|[ -~]{0,40}", length in 0u64..2000) {
             if let Ranges::Some(ranges) = parse(&value, length) {
-                prop_assert!(!ranges.is_empty() && ranges.len() <= MOST);
+                prop_assert!(!ranges.is_empty() && ranges.len() <= MAX_RANGES);
                 prop_assert!(ranges.iter().all(|range| range.start < range.end && range.end <= length));
             }
         }

@@ -39,7 +39,7 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 /// A client that has sent and taken nothing for so long is idle.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET_BEFORE_PARK: Duration = Duration::from_secs(1);
 
 /// Bytes of responses that an HTTP/2 stream may have in memory.
 const STREAM_BUFFER: usize = 64 * 1024;
@@ -196,7 +196,7 @@ impl Server {
                 let _ = timeout(LAST_MOMENT, poll_fn(|cx| http.as_mut().poll_end(cx))).await;
                 return;
             };
-            let pause = if http.can_park() { left.min(QUIET) } else { left };
+            let pause = if http.can_park() { left.min(QUIET_BEFORE_PARK) } else { left };
             tokio::select! {
                 // First, so that what is known of the connection is so when its time is over.
                 biased;
@@ -212,7 +212,7 @@ impl Server {
                 }
                 () = sleep(pause) => {}
             }
-            if http.can_park() && !is_stopping && connection.is_quiet(QUIET) {
+            if http.can_park() && !is_stopping && connection.is_quiet(QUIET_BEFORE_PARK) {
                 let Some(parked) = self.park(http, connection, times.idle).await else { return };
                 http = parked;
             }
@@ -230,7 +230,7 @@ impl Server {
         tokio::select! {
             () = stream.wait() => {}
             _ = self.stop.wait_for(|stop| *stop) => {}
-            () = sleep(time.saturating_sub(QUIET)) => {}
+            () = sleep(time.saturating_sub(QUIET_BEFORE_PARK)) => {}
         }
         Some(self.http(stream, Protocol::Http1, connection, &self.handler.site().settings))
     }
