@@ -1,8 +1,7 @@
 //! That one thread leads, and that requests begin when they are in nobody's way.
 
 use super::*;
-use crate::admission::gvl_usage::CREDIT_NEEDED;
-use crate::admission::Room;
+use crate::admission::{gvl_usage::CREDIT_NEEDED, Room};
 use crate::clock::tests::HandClock;
 use crate::patience::{patience, until};
 use std::cell::RefCell;
@@ -67,6 +66,21 @@ impl Worker {
     fn is_idle(&self) -> bool {
         self.1.borrow().is_idle()
     }
+
+    /// The thread reports whether it waits for something else than the lock.
+    fn says(&self, thread: usize, waits: bool) {
+        self.activity(thread).set_waiting_by(&self.clock, waits);
+    }
+
+    /// The time until another one may begin, in microseconds, by looks after a tenth of a millisecond each.
+    fn time_to_room(&self) -> u64 {
+        let start = self.clock.micros();
+        while !self.admits_another() {
+            assert!(self.clock.micros() < start + 20_000_000);
+            self.clock.wait(100);
+        }
+        self.clock.micros() - start
+    }
 }
 
 /// Its clock stands still.
@@ -99,23 +113,6 @@ fn two_with_requests() -> Worker {
     assert_eq!(app_threads.next_turn(1), Turn::Lead);
     app_threads.begin_request(1);
     app_threads
-}
-
-impl Worker {
-    /// From now on the thread waits for something else than the lock, or not, as it says.
-    fn says(&self, thread: usize, waits: bool) {
-        self.activity(thread).set_waiting_by(&self.clock, waits);
-    }
-
-    /// The time until another one may begin, in microseconds, by looks after a tenth of a millisecond each.
-    fn time_to_room(&self) -> u64 {
-        let start = self.clock.micros();
-        while !self.admits_another() {
-            assert!(self.clock.micros() < start + 20_000_000);
-            self.clock.wait(100);
-        }
-        self.clock.micros() - start
-    }
 }
 
 fn is_woken(app_threads: &Worker, thread: usize) -> bool {
