@@ -214,7 +214,7 @@ module Fastrack
     end
 
     # An app may turn YJIT on while it is loaded, as Rails does.
-    def copies_code? = PromotedMold::FORGETFUL && defined?(RubyVM::YJIT.enabled?) && RubyVM::YJIT.enabled?
+    def copies_code? = PromotedMold::FULL_MARK_DROPS_CACHES && defined?(RubyVM::YJIT.enabled?) && RubyVM::YJIT.enabled?
 
     # Serves, and reopens log files between two requests, because a reopened file could fail a write of a request.
     #

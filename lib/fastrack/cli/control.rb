@@ -23,8 +23,8 @@ module Fastrack
     }.freeze
 
     # Seconds between two checks with --watch, and between the two checks of a rate.
-    PAUSE = 1
-    SAMPLE = 0.5
+    WATCH_INTERVAL = 1
+    RATE_INTERVAL = 0.5
 
     # Orders that start processes. Their outcome is waited for.
     STARTS = %i[reload restart refork].freeze
@@ -108,7 +108,7 @@ module Fastrack
       return puts(JSON.pretty_generate(before)) if @arguments.json? && !@arguments.watch?
 
       table = StatusTable.new
-      pause = SAMPLE
+      pause = RATE_INTERVAL
       loop do
         sleep(pause)
         now = look
@@ -116,7 +116,7 @@ module Fastrack
         break unless @arguments.watch?
 
         before = now
-        pause = PAUSE
+        pause = WATCH_INTERVAL
       end
     end
 

@@ -7,7 +7,7 @@ module Fastrack
   # Waits for the outcome of an order.
   class Waiting
     # Seconds between two checks.
-    PAUSE = 0.1
+    CHECK_INTERVAL = 0.1
 
     # @param signal [String]
     # @param limit [Float] seconds to wait; 0: for ever
@@ -26,7 +26,7 @@ module Fastrack
         return now - @started if done?
 
         raise Error, complaint(late) if @limit.positive? && now - @started > @limit
-        sleep(PAUSE)
+        sleep(CHECK_INTERVAL)
       end
     end
 

@@ -14,19 +14,19 @@ module Fastrack
   class AutoGC
     # A collection is due when no more than one request is left, or than this share of the requests since the last collection. A larger
     # one finds a moment more often, and makes more collections (bench/run: gc-heap-30, -50 and -70).
-    EARLY = 0.1
+    EARLY_SHARE = 0.1
 
     # Requests between two collections, at least. An app that uses up the heap within fewer of them would otherwise have one after each.
     LEAST_APART = 4
 
     # Requests that a pool is to last for (bench/run: gc-heap-30, -50 and -70).
-    ROOM = 50
+    ROOM_REQUESTS = 50
 
     # Bytes that a pool grows by at a time: some milliseconds.
     ROOM_STEP = 5_000_000
 
     # Bytes that pools grow by in all, as a share of the heap.
-    MOST_ROOM = 0.25
+    ROOM_SHARE = 0.25
 
     # Responses from one look at the heap to the next, at most.
     LONGEST_INTERVAL = 64
@@ -36,7 +36,7 @@ module Fastrack
     ARRAY_HEAD = 16
 
     # Since Ruby 3.4 a heap has more free slots. Collections are rarer, and too long to be made at once.
-    HOW = (RUBY_VERSION >= "3.4" ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
+    STEPWISE = (RUBY_VERSION >= "3.4" ? { immediate_mark: false, immediate_sweep: false } : {}).freeze
 
     # @return [Boolean] whether Ruby tells enough: 3.3 and later do
     def self.possible?
@@ -86,7 +86,7 @@ module Fastrack
       return note(now) unless @rooms
 
       left = requests_left(now)
-      early = [1, @served * EARLY].max
+      early = [1, @served * EARLY_SHARE].max
       return collect(full_mark: false) { grow(now) } if left <= early && @served >= LEAST_APART
 
       @look_in = ((left - early) / 2).clamp(1, LONGEST_INTERVAL).to_i
@@ -130,19 +130,19 @@ module Fastrack
 
           yield if block_given?
           GC.enable
-          GC.start(full_mark: full_mark, **HOW)
+          GC.start(full_mark: full_mark, **STEPWISE)
           begin_anew
         end
       end
     end
 
-    # Has the pool that will be used up first last for ROOM requests.
+    # Has the pool that will be used up first last for ROOM_REQUESTS requests.
     def grow(now)
       used = used(now)
       at = @pools.size.times.min_by { |index| used[index].positive? ? now[index] / used[index] : Float::INFINITY }
       size = @pools.values[at][:slot_size]
-      most = (@pools.each_value.sum { |pool| pool[:slot_size] * pool[:heap_eden_slots] } * MOST_ROOM) - @grown
-      bytes = [used[at] * (ROOM - @served) * size, ROOM_STEP, most].min
+      most = (@pools.each_value.sum { |pool| pool[:slot_size] * pool[:heap_eden_slots] } * ROOM_SHARE) - @grown
+      bytes = [used[at] * (ROOM_REQUESTS - @served) * size, ROOM_STEP, most].min
       return unless bytes.positive?
 
       @grown += bytes

@@ -14,7 +14,7 @@ module Fastrack
   # After TERM no other server takes the place of this one: its workers wait for streams, and leave the sockets.
   class Lingering
     # Share of GracefulTimeout over which a worker spreads the ends. After GracefulTimeout the worker is killed.
-    SPREAD = 0.5
+    SPREAD_SHARE = 0.5
 
     # Seconds before the end of GracefulTimeout at which a server that stops sends the clients away, but no more than half of it.
     STOP_TIME = 3
@@ -64,7 +64,9 @@ module Fastrack
       staying = self.staying
       return @due_at = nil if staying.empty?
 
-      staying.take([staying.size - most, 0].max).each { |handle| send_away(handle, now, configuration.graceful_timeout * SPREAD, "more than #{most} linger") }
+      staying.take([staying.size - most, 0].max).each do |handle|
+        send_away(handle, now, configuration.graceful_timeout * SPREAD_SHARE, "more than #{most} linger")
+      end
       staying.each { |handle| send_late_away(handle, now, configuration) }
       @due_at = self.staying.map { |handle| end_of(handle, configuration) }.min
     end
@@ -104,8 +106,9 @@ module Fastrack
     def send_late_away(handle, now, configuration)
       return if handle.sent_away_at || now < end_of(handle, configuration)
 
-      time, reason = @stop_at ? [stop_time(configuration), "the server stops"] : [configuration.graceful_timeout, "#{format("%g", configuration.linger)} s are over (Linger)"]
-      send_away(handle, now, time * SPREAD, reason)
+      late = "#{format("%g", configuration.linger)} s are over (Linger)"
+      time, reason = @stop_at ? [stop_time(configuration), "the server stops"] : [configuration.graceful_timeout, late]
+      send_away(handle, now, time * SPREAD_SHARE, reason)
     end
 
     # @param seconds [Float] over which the ends are spread

@@ -80,12 +80,12 @@ module Fastrack
     # Workers finish their requests. Workers that still run after GracefulTimeout are killed.
     class Graceful < Shutdown
       # Seconds that workers get in any case, where GracefulTimeout is longer: the proxy may have taken all of it.
-      LEAST = 1
+      LEAST_TIME = 1
 
       def start(now)
         refuse_clients
         @timeout = configuration.graceful_timeout
-        @left = [@timeout - (@launcher.proxy&.time_taken(now) || 0), [LEAST, @timeout].min].max
+        @left = [@timeout - (@launcher.proxy&.time_taken(now) || 0), [LEAST_TIME, @timeout].min].max
         @due_at = now + @left
         @workers.lingering.stop(@due_at - @timeout)
         @workers.all_but_first.each(&:stop)

@@ -38,7 +38,7 @@ module Fastrack
     LOOK_INTERVAL = 0.25
 
     # Looks until a decision: 5 s.
-    LOOKS = 20
+    DECISION_LOOKS = 20
 
     # The number of workers at the start. A worker may come to take as much memory as the process that has loaded the app.
     #
@@ -70,7 +70,7 @@ module Fastrack
     # @param now [Float] monotonic seconds
     def step(now)
       # Without requests, as seldom as the guard.
-      @due_at = now + MemoryGuard::LOOKS.end
+      @due_at = now + MemoryGuard::LOOK_INTERVALS.end
       return restart if idle?
 
       @due_at = now + LOOK_INTERVAL
@@ -78,7 +78,7 @@ module Fastrack
 
       @since, @before = now, clocks if @looks.zero?
       look
-      return if @looks < LOOKS
+      return if @looks < DECISION_LOOKS
 
       decide(now - @since)
       restart
@@ -124,10 +124,10 @@ module Fastrack
 
     def decide(seconds)
       # One more worker helps if all are busy half of the time.
-      return if @all_busy * 2 < LOOKS
+      return if @all_busy * 2 < DECISION_LOOKS
 
       computed = clocks.sum { |pid, clock| [clock - @before.fetch(pid, clock), 0].max }
-      computing = WorkerCount.computing(computed, @busy * seconds / LOOKS)
+      computing = WorkerCount.computing(computed, @busy * seconds / DECISION_LOOKS)
       by_cpus = WorkerCount.by_cpus(@capacity, computing)
       fit, by_memory = @guard.fit
       size = [@workers.size + step_size, by_cpus, Option::Types::MOST_WORKERS, *fit].min
@@ -143,7 +143,7 @@ module Fastrack
     def grow(size, figures)
       return if size <= @workers.size
 
-      Log.line("workers auto: changing from #{@workers.size} to #{size} (all busy in #{@all_busy} of #{LOOKS} looks; #{figures})")
+      Log.line("workers auto: changing from #{@workers.size} to #{size} (all busy in #{@all_busy} of #{DECISION_LOOKS} looks; #{figures})")
       @workers.size = size
     end
   end

@@ -84,14 +84,14 @@ module Fastrack
   # one worker at a time, and only if its replacement frees memory. If it does not, MaxWorkers=auto goes on with one worker less.
   class MemoryGuard
     # Seconds between two looks at the memory. The nearer the limit is, the sooner is the next look.
-    LOOKS = (0.1..2.0).freeze
+    LOOK_INTERVALS = (0.1..2.0).freeze
 
     # Seconds from the end of one worker to the replacement of the next. They double each time a worker has lived for less than 10 s: then
     # the limit is too low for the workers.
     SPACING = (2..60).freeze
 
     # Least growth of a worker that is replaced, as a share of the limit.
-    GAIN = 0.02
+    LEAST_GAIN = 0.02
 
     # @return [Float] monotonic seconds when #step has something to do
     attr_reader :due_at
@@ -131,11 +131,11 @@ module Fastrack
 
     # @param now [Float] monotonic seconds
     def step(now)
-      @due_at = now + LOOKS.end
+      @due_at = now + LOOK_INTERVALS.end
       used = self.used
       note_fresh
       @due_at = now + pause(used)
-      @told = false if used < @limit.bytes * (1 - GAIN)
+      @told = false if used < @limit.bytes * (1 - LEAST_GAIN)
       note_kernel_kills if @limit.kills > @kills
       await_end(now)
       if used > @limit.bytes then replace_largest(used, now)
@@ -171,7 +171,7 @@ module Fastrack
 
     # The less room is left, the sooner the next look: memory may grow suddenly.
     def pause(used)
-      ((@limit.bytes - used).fdiv(@limit.bytes) * LOOKS.end * 4).clamp(LOOKS)
+      ((@limit.bytes - used).fdiv(@limit.bytes) * LOOK_INTERVALS.end * 4).clamp(LOOK_INTERVALS)
     end
 
     # The replaced worker may end between two looks. Then the time counts from the order to replace it.
@@ -188,7 +188,7 @@ module Fastrack
       sizes = serving.to_h { |handle| [handle, ProcessMemory.resident(handle.pid).last] }
       largest, size = sizes.max_by { |handle, bytes| bytes - @molds[handle.pid] }
       fresh = fresh(largest) if largest
-      fresh && size - fresh > @limit.bytes * GAIN ? recycle(largest, used, size, fresh, now) : in_vain(used, sizes, now)
+      fresh && size - fresh > @limit.bytes * LEAST_GAIN ? recycle(largest, used, size, fresh, now) : report_no_gain(used, sizes, now)
     end
 
     def recycle(handle, used, size, fresh, now)
@@ -201,7 +201,7 @@ module Fastrack
       handle.recycle(:memory)
     end
 
-    def in_vain(used, sizes, now)
+    def report_no_gain(used, sizes, now)
       @settled_at = now + SPACING.begin
       text = "memory: #{ProcessMemory.format(used)} in use, limit #{@limit}, with #{Log.count(sizes.size, "worker")} of " \
              "#{sizes.values.map { |size| ProcessMemory.format(size) }.join(", ")}, and #{source}'s #{source_size}"

@@ -9,13 +9,13 @@ module Fastrack
     # Starts, watches and stops the proxy for the master.
     class Supervisor
       # Seconds between two starts, if the first proxy has ended at once.
-      PAUSE = 0.5
+      START_INTERVAL = 0.5
 
       # Seconds between two looks at a proxy that is to end.
-      LOOK = 0.02
+      CHECK_INTERVAL = 0.02
 
       # Seconds that the process gets to end itself after GracefulTimeout.
-      GRACE = 1
+      TIME_TO_END = 1
 
       # @return [Float, nil] monotonic seconds when #step has something to do
       attr_reader :due_at
@@ -81,7 +81,7 @@ module Fastrack
         @ending.each { |child| child.signal(:KILL) } if @kill_at&.<=(now)
         replace(now) if @child&.ended?
         start_again if @again_at&.<=(now)
-        @due_at = [@again_at, (now + LOOK if @ending.any?)].compact.min
+        @due_at = [@again_at, (now + CHECK_INTERVAL if @ending.any?)].compact.min
       end
 
       # Ends the proxy before the workers, which serve until the proxy has finished its requests: meanwhile a graceful shutdown drains.
@@ -114,7 +114,7 @@ module Fastrack
         # New clients are refused rather than kept waiting.
         @launcher.listeners.each { |listener| listener.close if listener.role == :edge }
         @ending.reject! { |child| child.ended? && child.close }
-        @due_at = now + LOOK
+        @due_at = now + CHECK_INTERVAL
         @ending.any?
       end
 
@@ -127,15 +127,15 @@ module Fastrack
       def end_later(child)
         child.stop
         @ending << child
-        @kill_at = now + configuration.graceful_timeout + GRACE
-        @due_at = now + LOOK
+        @kill_at = now + configuration.graceful_timeout + TIME_TO_END
+        @due_at = now + CHECK_INTERVAL
       end
 
       def replace(now)
         Log.line("the proxy (pid #{@child.pid}) #{@child.ending}: starting another one", :error)
         @child.close
         @child = nil
-        @again_at = [now, @started_at + PAUSE].max
+        @again_at = [now, @started_at + START_INTERVAL].max
       end
 
       def start_again
@@ -143,7 +143,7 @@ module Fastrack
         start
       rescue Error => e
         Log.line("#{e.message}; trying again", :error)
-        @again_at = now + PAUSE
+        @again_at = now + START_INTERVAL
       end
     end
   end

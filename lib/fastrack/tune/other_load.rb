@@ -11,7 +11,7 @@ module Fastrack
       TAKEN = [0, 1, 2, 7].freeze
 
       # The share of the machine's CPUs that the report mentions.
-      SHARE = 0.1
+      REPORTED_SHARE = 0.1
 
       # @return [Integer] the machine's CPUs
       def self.machine = [machine_stat.grep(/\Acpu\d/).size, 1].max

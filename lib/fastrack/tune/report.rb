@@ -80,7 +80,7 @@ module Fastrack
       def doubts
         results = @measured.values
         others = results.map(&:others).max
-        [*results.flat_map { |result| failures(result) }.uniq, *(busy(others) if others >= OtherLoad.machine * OtherLoad::SHARE)]
+        [*results.flat_map { |result| failures(result) }.uniq, *(busy(others) if others >= OtherLoad.machine * OtherLoad::REPORTED_SHARE)]
       end
 
       def failures(result)

@@ -7,7 +7,7 @@ module Fastrack
   # (WebSockets), it goes on without new requests. The app's threads run on meanwhile. The master says when that is to end (Lingering).
   class Linger
     # Seconds between two looks at the sockets, which the app closes without a word.
-    LOOK = 0.25
+    CHECK_INTERVAL = 0.25
 
     # Seconds that the app gets to close its last sockets, once they were shut down.
     TIME_TO_CLOSE = 1
@@ -39,7 +39,7 @@ module Fastrack
       return if !@wanted || @leaves || @engine.sockets.zero?
 
       self.begin
-      @thread.join(LOOK) while @thread.alive? && !@engine.sockets.zero?
+      @thread.join(CHECK_INTERVAL) while @thread.alive? && !@engine.sockets.zero?
     end
 
     private

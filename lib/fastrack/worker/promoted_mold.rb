@@ -16,7 +16,7 @@ module Fastrack
 
     # Since Ruby 3.4 a full mark drops all method caches of code (cc_is_active in iseq.c is never true), so that running the code writes to
     # its pages. bench/marks measures this.
-    FORGETFUL = RUBY_VERSION >= "3.4"
+    FULL_MARK_DROPS_CACHES = RUBY_VERSION >= "3.4"
 
     # Returns when the mold is to end. The engine and the server's threads have ended before.
     #
@@ -108,7 +108,7 @@ module Fastrack
     # because each child would copy a page to use it.
     def shrink(marked)
       SURVIVALS.times { GC.start(full_mark: false) }
-      GC.start if marked && !FORGETFUL
+      GC.start if marked && !FULL_MARK_DROPS_CACHES
       Fastrack.trim_heap
       Fastrack.fill_heap_holes
     end
