@@ -102,7 +102,7 @@ fn turn<W: Work>(tick: &mut Tick<'_, W>, timer: &HelperTimer) -> bool {
     is_woken
 }
 
-/// After `before`, a request begins that lasts for ever. The helper has had some turns by then, at any moments.
+/// A request begins after `before`, and lasts for ever. By then the helper has had some turns, at any moments.
 fn a_request_that_lasts_is_noticed(before: fn(&Pair), turns: usize) {
     let connections = File::open("/dev/null").expect("a file").into();
     let pair = Arc::new(Pair {
@@ -175,7 +175,7 @@ fn nothing_is_queued_that_is_not_counted() {
 
 // --- who forks, and the helper
 
-/// Threads drive, or keep the helper from it, while the leader makes steps.
+/// Threads drive, or keep the helper from driving, while the leader makes steps.
 fn one_drives_or_forks_at_a_time() {
     let baton = Arc::new(Baton::default());
     baton.set_busy();
@@ -200,8 +200,8 @@ fn one_drives_or_forks_at_a_time() {
     assert!(baton.drive().is_some() && baton.epoch() == 3 && !baton.is_anybody_returning());
 }
 
-/// How often a thread may be interrupted where it does not wait. Most errors of concurrency take one or two; what takes more is
-/// not looked for.
+/// The most interruptions of a thread in places where the thread does not wait. Most errors of concurrency take one or two. The model does
+/// not find errors that take more.
 const INTERRUPTIONS: usize = 3;
 
 /// Runs a model through all orders of its threads' steps with a few interruptions, however long that takes: about 70 s of CPU

@@ -2,8 +2,8 @@
 //!
 //! `valgrind --tool=callgrind target/release/examples/serve single 2000`
 //!
-//! `single` sends one request after the other, `pipelined` 50 at once, and so does `threads`, to a worker that may have five
-//! threads, and `combined` and `json`, to one with an access log.
+//! `single` sends one request after the other. The other modes send 50 requests at once: `pipelined`; `threads`, to a worker that may have
+//! five threads; `combined` and `json`, to a worker with an access log.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};

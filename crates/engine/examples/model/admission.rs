@@ -1,4 +1,4 @@
-//! The engine's `admission`, whose lock of the application is free all the time, or in use.
+//! The engine's `admission` with an application's lock that is always free, or always in use.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

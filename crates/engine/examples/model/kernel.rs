@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use loom::sync::{Arc, Condvar, Mutex};
 
-/// Once set it fires, at any time.
+/// A timer that is set fires at any later time.
 #[derive(Debug, Default)]
 pub struct Timer(Arc<Mutex<bool>>);
 
@@ -105,7 +105,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Does not wait for the timer: the helper's loop asks again.
+    /// Does not wait for the timer, because the helper's loop asks again.
     pub fn wait(&self, events: &mut Events, _millis: Option<u64>) -> io::Result<()> {
         let fires = |set: &Mutex<bool>| std::mem::take(&mut *set.lock().expect("no panic"));
         events.0 = match (self.timer.get(), self.waker.get()) {

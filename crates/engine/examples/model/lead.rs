@@ -1,4 +1,4 @@
-//! That of several threads one leads at a time, that each request is answered, and that nobody sleeps for ever.
+//! Checks three claims: one of several threads leads at a time, each request is answered, and no thread sleeps for ever.
 
 use loom::sync::{Arc, Mutex, MutexGuard};
 use loom::thread;
@@ -8,7 +8,7 @@ use crate::Events;
 
 struct Worker {
     app_threads: AppThreads,
-    /// Under the reactor's lock.
+    /// The reactor's lock, and the state under it.
     threads: Mutex<Threads>,
     /// Requests that nobody has taken.
     left: Mutex<usize>,
@@ -63,7 +63,7 @@ impl Worker {
                     Some(false) => {}
                 }
             } else if threads.is_idle() {
-                // Here it would wait for clients. There are none: the worker stops.
+                // The engine would wait for clients here. The model has no more clients, so the worker stops.
                 return self.app_threads.close(&mut threads, number);
             } else if self.rest(threads, number) {
                 return;
@@ -123,7 +123,7 @@ enum Claim {
 
 struct Streaming {
     worker: Worker,
-    /// By the numbers of threads.
+    /// Claims by the numbers of threads.
     claims: Vec<Mutex<Claim>>,
 }
 
@@ -170,7 +170,7 @@ impl Streaming {
         }
     }
 
-    /// Returns the thread's seat from then on.
+    /// The thread leads, and answers one request after the other. Returns the thread's seat afterwards.
     fn lead(&self, seat: usize, number: usize) -> Option<usize> {
         let (worker, app_threads) = (&self.worker, &self.worker.app_threads);
         loop {
@@ -219,8 +219,8 @@ impl Streaming {
     }
 }
 
-/// Where there is room for one request, the first of them may become a stream at any moment: the others are answered by another thread,
-/// or by the same one afterwards.
+/// The worker has room for one request. The first request may become a stream at any moment. Another thread answers the other requests, or
+/// the same thread does so afterwards.
 pub fn a_stream_keeps_no_request_from_being_answered(others: usize) {
     set_lock_used(false);
     let room = Room::new(1, 1);

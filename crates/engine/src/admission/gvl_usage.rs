@@ -205,8 +205,8 @@ mod tests {
     use crate::scoreboard::{MAX_STREAMS, MAX_THREADS};
     use fastrack_sys::{Events, Poller};
 
-    /// How much longer requests waited than they used the lock after these times, in microseconds, with these numbers of requests, and
-    /// of requests that use it.
+    /// The credit after these times, in microseconds: by how much the requests' waiting exceeds half of their use of the lock. Each time
+    /// has the number of requests, and the number of those that use the lock.
     fn credit_after(times: &[(u8, u16, u64)]) -> u64 {
         let mut used = Usage { at: 7_000, ..Usage::default() };
         let mut now = 7_000;
@@ -224,7 +224,7 @@ mod tests {
             [0, 400, 0]
         );
         assert_eq!(credit_after(&[(1, 0, 400), (2, 2, 300), (2, 0, 50)]), 350);
-        // Neither counts for ever.
+        // The credit has an upper and a lower limit, so a long time counts in part.
         assert_eq!(credit_after(&[(1, 1, 60_000_000), (1, 0, 900)]), 900);
         assert_eq!(credit_after(&[(1, 0, 60_000_000), (1, 1, 2 * CREDIT_CAP - 2)]), 1);
     }
@@ -232,7 +232,8 @@ mod tests {
     #[test]
     fn it_is_enough_where_requests_wait_for_longer_than_half_of_what_they_compute() {
         let is_enough = |times: &[(u8, u16, u64)]| credit_after(&times.repeat(100)) >= CREDIT_NEEDED;
-        // A page with short queries, alone and beside another one, and where other processes have the processors; one with a long query.
+        // First a page with short queries, alone and beside another page. Then the same page where other processes have the processors.
+        // Then a page with a long query.
         assert!(!is_enough(&[(1, 1, 1_500), (1, 0, 500)]) && !is_enough(&[(2, 2, 1_700), (2, 0, 300)]));
         assert!(!is_enough(&[(1, 1, 40_000), (1, 0, 15_000)]));
         assert!(is_enough(&[(1, 1, 13_000), (1, 0, 24_000)]) && is_enough(&[(3, 2, 650), (3, 0, 350)]));
@@ -255,7 +256,7 @@ mod tests {
         ] {
             assert_eq!(Usage::of(used.number()), used);
         }
-        // The clock goes on beyond these bits, and may be read before another thread's.
+        // The clock exceeds these bits, and one thread may read it before another thread does.
         let used = Usage { requests: 1, idle_credit: 100, at: LATEST, ..Usage::default() };
         assert_eq!(used.at((1 << TIME_BITS) + 100), Usage { idle_credit: 201, at: 100, ..used });
         assert_eq!(used.at((1 << TIME_BITS) - 2).idle_credit, 100);
@@ -269,7 +270,7 @@ mod tests {
         lock.change(7_200, 0, -1);
         assert_eq!((lock.has_credit(90_000), lock.time_until_credit(90_000)), (false, None));
         lock.change(10_000, 0, -1);
-        // There are two of them.
+        // Two requests wait, so the credit grows twice as fast.
         assert_eq!(lock.time_until_credit(10_400), Some(CREDIT_NEEDED / 2 - 400));
         let now = 10_000 + CREDIT_NEEDED / 2;
         assert_eq!(
@@ -281,7 +282,8 @@ mod tests {
         assert_eq!((lock.has_credit(91_000), lock.time_until_credit(91_000)), (true, Some(0)));
     }
 
-    /// When a lock that is awaited, or not, has set its timer to wake the helper, after a request has waited from these times on.
+    /// The times for which the lock has set the helper's timer, one for each time at which a request began to wait. `is_awaited`: the
+    /// helper waits for the credit.
     fn set_at(is_awaited: bool, times: &[u64]) -> Vec<u64> {
         let lock = GvlUsage::default();
         let set = |now: &u64| {
@@ -298,7 +300,7 @@ mod tests {
     #[test]
     fn the_timer_is_set_only_where_that_is_asked_for_and_not_for_each_wait() {
         assert_eq!(set_at(false, &[10_000]), [0]);
-        // If each of these waits set the timer it would never fire.
+        // The timer would never fire if each of these waits set it anew.
         assert_eq!(set_at(true, &[10_000, 10_400, 9_999 + CREDIT_NEEDED]), [10_000 + CREDIT_NEEDED]);
         let (first, second) = (10_000 + CREDIT_NEEDED, 10_000 + 2 * CREDIT_NEEDED);
         assert_eq!(set_at(true, &[10_000, first, first + 1]), [first, second]);

@@ -185,9 +185,9 @@ impl Drive<'_> {
     }
 }
 
-/// Each returns how long until the next look at the latest, in milliseconds.
+/// Each method returns the longest time until the next look, in milliseconds.
 impl Drive<'_> {
-    /// With one thread of the application.
+    /// For a worker with one thread of the application.
     fn drive_for_thread(&self, since: u64, reactor: &mut Reactor) -> u64 {
         reactor.drive(&|| self.shared.baton().epoch() != since, &|_| false);
         self.watch_connections(true);
@@ -195,7 +195,7 @@ impl Drive<'_> {
         MAX_EVENT_WAIT
     }
 
-    /// Nobody leads, or the leader makes no progress. Wakes a thread if there is something for it.
+    /// For a worker with several threads, when no thread leads, or the leader makes no progress. Wakes a thread if there is work for it.
     fn drive_for_threads(&self, since: u64, reactor: &mut Reactor) -> u64 {
         let Drive { shared, control, .. } = self;
         let app_threads = shared.app_threads();
@@ -205,7 +205,7 @@ impl Drive<'_> {
         };
         let is_back = || shared.baton().epoch() != since || shared.baton().is_anybody_returning();
         reactor.drive(&is_back, &is_first_choice);
-        // A thread that led would see clients and the shared queue.
+        // A thread with the lead would see new clients and the shared queue.
         let is_anybody_there = reactor.has_ready() || control.is_noticed() || control.is_anybody_waiting();
         if is_anybody_there && (control.is_noticed() || is_first_choice(reactor)) {
             app_threads.summon(&mut reactor.threads);
@@ -221,20 +221,20 @@ impl Drive<'_> {
         }
     }
 
-    /// Returns how soon another look is needed, in milliseconds.
+    /// Makes streams of responses. Returns the time until the next look, in milliseconds.
     fn begin_streams(&self, reactor: &mut Reactor) -> u64 {
         begin_streams(self.shared, self.control, reactor)
     }
 
-    /// Sends what clients have not taken of the responses to requests in progress. Whether there was any of that. The caller has the
-    /// reactor, so that no connection is closed meanwhile.
+    /// Sends the buffered parts of responses that clients have not taken yet. Returns whether there were any. The caller has the reactor,
+    /// so that no connection is closed meanwhile.
     fn send_responses(&self) -> bool {
         let requests = self.control.all_requests().filter(|request| !request.is_stream());
         requests.fold(false, |any, request| request.flush_lent() | any)
     }
 }
 
-/// When the connections or the requests need another look, in milliseconds.
+/// Time until the connections or the requests need another look, in milliseconds.
 fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     let next = reactor.next_deadline().unwrap_or(u64::MAX).min(deadline);
     match reactor.events() {
@@ -243,7 +243,7 @@ fn next_look(reactor: &Reactor, deadline: u64) -> u64 {
     }
 }
 
-/// How long until the next try where no other request may begin, in milliseconds. One may begin after `until_admission` microseconds.
+/// Time until the next try to begin another request, in milliseconds. The request may begin after `until_admission` microseconds.
 fn retry_time(until_admission: Option<u64>) -> u64 {
     until_admission
         .map_or(RETRY_WITHOUT_GVL_EVENTS, |micros| micros.div_ceil(1_000).clamp(MIN_RETRY, MAX_RETRY))

@@ -47,7 +47,7 @@ mod tests {
     use crate::handoff::SharedQueue;
     use crate::reactor::tests::{kept, pair, reactor};
 
-    /// A client that lingers until then at the latest, and until then if it sends nothing.
+    /// A client whose connection lingers until `latest`, or until `deadline` if the client sends nothing.
     fn lingering(reactor: &mut Reactor, latest: u64, deadline: u64) -> UnixStream {
         let (client, mut connection) = pair();
         connection.drain(latest);
@@ -96,7 +96,7 @@ mod tests {
             reactor.poll().expect("polled");
             client
         });
-        // Nobody has noticed yet what these have sent in time.
+        // The reactor has not read yet what these clients have sent in time.
         clients[1..].iter().for_each(|mut client| client.write_all(b"more").expect("sent"));
         reactor.expire(&|| false);
         assert_eq!(clients.each_ref().map(is_there), [false, true, false]);

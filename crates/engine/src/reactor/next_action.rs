@@ -259,7 +259,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::worker::Engine;
 
-    /// With an engine, another worker, and the engine's reactor, in which two clients' requests are ready.
+    /// Runs `test` with another worker, and with the reactor of an engine that has two ready requests.
     fn with_two_ready(test: impl FnOnce(&QueueHandle, &mut Reactor)) {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
@@ -280,8 +280,8 @@ mod tests {
         test(&other, &mut reactor);
     }
 
-    /// Whether a worker with three clients' requests serves one of them, and how many it leaves in the shared queue, if its last request
-    /// took this many milliseconds.
+    /// A worker with three ready requests decides after a request of this many milliseconds. Returns whether it serves one, and how many
+    /// requests it leaves in the shared queue.
     fn after_a_request_of(millis: u64) -> (bool, u32) {
         let queue = SharedQueue::new().expect("a queue");
         let engine = Engine::new(Vec::new(), None, Settings::default(), Some(&queue)).expect("an engine");
@@ -320,7 +320,7 @@ mod tests {
             assert!(!reactor.give_one());
             other.set_idle(true);
             assert!(reactor.give_one());
-            // The last one stays.
+            // The worker keeps its last connection.
             assert!(!reactor.give_one());
             assert_eq!(other.queued(), 1);
         });

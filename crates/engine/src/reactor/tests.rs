@@ -81,7 +81,7 @@ fn one_of_several_connections_with_events_goes_to_an_idle_worker() {
     other.set_idle(true);
     assert!(reactor.give_one());
     assert_eq!((reactor.events(), reactor.table.len(), other.queued()), (1, 1, 1));
-    // Its request is still with the kernel, for the other one to read.
+    // The kernel still has the request of the given connection. The other worker reads it.
     let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
     assert!(its.take_request().is_none());
     its.poll().expect("polled");
@@ -107,13 +107,13 @@ fn the_helper_leaves_overdue_connections_when_the_other_thread_is_back() {
 fn a_connection_that_cannot_be_watched_is_closed() {
     let mut reactor = reactor();
     for _ in 0..100 {
-        // A refusal of epoll_ctl(2) for good: of a regular file (EPERM).
+        // The kernel never watches a regular file (EPERM, epoll_ctl(2)).
         let file = std::fs::File::open(std::env::current_exe().expect("a path")).expect("a file");
         reactor.park(connection(file.into()), u64::MAX);
     }
     assert!(reactor.is_done() && reactor.next_deadline().is_none());
     let warnings = reactor.take_warnings();
-    // One in each second.
+    // There is one warning a second.
     assert!((1..50).contains(&warnings.len()), "{warnings:?}");
     assert!(warnings[0].starts_with("cannot wait for a client: "), "{warnings:?}");
 }
@@ -166,7 +166,7 @@ fn a_pipelined_request_is_not_dropped_when_its_client_shuts_down_sending_even_af
         let Next::Ready(connection) = reactor.response_sent(connection, true, 1) else {
             panic!("another request")
         };
-        // A moment after the last look at it.
+        // The client leaves a moment after the last look at it.
         client.shutdown(Shutdown::Write).expect("shutdown");
         until(|| fastrack_sys::has_peer_closed(connection.as_fd()));
         let taken = if travels {
@@ -211,7 +211,7 @@ fn shared_requests_wait_behind_those_in_the_queue_and_the_first_of_all_stays() {
     reactor.poll().expect("polled");
     let first = reactor.share(None, false).expect("the first");
     assert_eq!((first.key, reactor.events(), other.queued()), (Some(0), 0, 2));
-    // It is no longer the first.
+    // The connection is no longer the one to be served first.
     reactor.queue(first);
     assert!(reactor.share(None, false).is_none());
     assert_eq!((reactor.has_ready(), other.queued()), (false, 3));
@@ -296,7 +296,7 @@ fn what_a_thread_comes_back_with_after_that_goes_to_another_worker_too() {
     other.set_serving(true);
     reactor.hand_off_all();
     let mut its = Reactor { queue_handle: Some(other), ..self::reactor() };
-    // A response has been sent, and the client has sent nothing yet; or the next request is there.
+    // One client has its response and has sent nothing yet. The other one has sent its next request.
     let (mut kept, connection) = pair();
     reactor.park_in_phase(connection);
     let (mut next, mut connection) = pair();

@@ -28,7 +28,8 @@ use crate::shared::{HelperTimer, Shared};
 pub use forking::Forking;
 pub use gc_pause::GcPause;
 
-/// One worker's listeners and connections. Several threads of the application may run the engine. One of those without a request leads.
+/// One worker's listeners and connections. Several threads of the application may run the engine. One of the threads without a request
+/// leads.
 #[derive(Debug)]
 pub struct Engine {
     // Declared first, because its drop joins the thread before the rest is dropped.
@@ -36,11 +37,11 @@ pub struct Engine {
     shared: Arc<Shared>,
     control: Arc<Control>,
     spooling: Spooling,
-    /// What each thread of the application serves requests with, by the thread's number.
+    /// The response buffers of the application's threads, by the thread's number.
     lent_buffers: Box<[OnceLock<Arc<LentBuffer>>]>,
     /// The poller of [`Lead`], for the thread that waits.
     poller: Arc<Poller>,
-    /// Other owners of the control may outlive the engine.
+    /// The engine owns the waker, because other owners of the control may outlive the engine.
     _waker: Option<Arc<Waker>>,
 }
 

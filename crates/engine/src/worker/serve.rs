@@ -69,7 +69,8 @@ impl<'e> AppThread<'e> {
         self.in_flight.reset();
         drop(reactor);
         if is_stream {
-            // The leader waits for clients, and has not seen the rest of this one's work: its next request, a deadline, a line of the log.
+            // The leader waits for clients. It must see the work that this stream leaves: the client's next request, a deadline, a line of
+            // the log.
             control.notify();
         }
         self.note(flow);

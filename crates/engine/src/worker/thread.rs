@@ -61,11 +61,11 @@ impl Engine {
         if !self.control.is_closed() {
             let mut reactor = self.shared.reactor();
             if finish == Finish::Lost && !app_threads.is_alone() {
-                // Requests of other threads may have left work since.
+                // The requests of other threads may have left connections since.
                 reactor.hand_off_all();
             }
             reactor.flush_log(LAST_LOG_TIME);
-            // The process may go on for long without another look at these lines: at_exit hooks.
+            // At_exit hooks may run for a long time, and no look at these lines comes after this one.
             reactor.publish();
             let lines = reactor.take_warnings();
             self.shared.set_waiting(reactor);
@@ -194,7 +194,7 @@ impl<'e> AppThread<'e> {
                     app_threads.exit_engine(&mut reactor.threads, self.seat);
                     return Err(Finish::Broken);
                 }
-                // Told once: the application still wants the thread back afterwards.
+                // The main thread closes the engine once, although the application keeps asking.
                 if self.finish.is_none() {
                     self.close(&mut reactor);
                 }

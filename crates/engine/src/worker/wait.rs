@@ -97,11 +97,11 @@ mod tests {
     use crate::settings::Settings;
     use crate::worker::Engine;
 
-    /// Its client sends a request while the worker waits for that, and there is something to log before it is served.
+    /// An application whose client sends a request while the worker waits for it. A line is logged before the request is served.
     struct Logging<'e> {
         engine: &'e Engine,
         client: UnixStream,
-        /// How many descriptors a child would let go of that is forked before the client connects, and while a line is logged.
+        /// Numbers of descriptors that a forked child would close: before the client connects, and while a line is logged.
         inherited: [usize; 2],
     }
 

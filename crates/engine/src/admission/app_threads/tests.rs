@@ -1,4 +1,4 @@
-//! That one thread leads, and that requests begin when they are in nobody's way.
+//! Tests that one thread leads, and that no request begins in the way of another one.
 
 use super::*;
 use crate::admission::{gvl_usage::CREDIT_NEEDED, Room};
@@ -7,7 +7,7 @@ use crate::patience::{patience, until};
 use std::cell::RefCell;
 use std::ops::Deref;
 
-/// Threads, with what the reactor knows of them.
+/// Threads, and the state that the reactor keeps of them.
 struct Worker(AppThreads<HandClock>, RefCell<Threads>);
 
 impl Deref for Worker {
@@ -72,7 +72,7 @@ impl Worker {
         self.activity(thread).set_waiting_by(&self.clock, waits);
     }
 
-    /// The time until another one may begin, in microseconds, by looks after a tenth of a millisecond each.
+    /// The time until another request may begin, in microseconds. The test looks every tenth of a millisecond.
     fn time_to_room(&self) -> u64 {
         let start = self.clock.micros();
         while !self.admits_another() {
@@ -83,7 +83,7 @@ impl Worker {
     }
 }
 
-/// Its clock stands still.
+/// A worker whose clock stands still.
 fn worker(room: Room) -> Worker {
     let mut state = Threads::new(Arc::default(), room);
     state.is_open = true;
@@ -98,7 +98,7 @@ fn app_threads(threads: usize) -> Worker {
     app_threads
 }
 
-/// One of its two threads has a request, and the other one sleeps.
+/// A worker with two threads: one has a request, and the other one sleeps.
 fn one_with_a_request() -> Worker {
     let app_threads = app_threads(2);
     assert_eq!((app_threads.next_turn(0), app_threads.next_turn(1)), (Turn::Lead, Turn::Sleep));
@@ -106,7 +106,7 @@ fn one_with_a_request() -> Worker {
     app_threads
 }
 
-/// Its two threads have requests, and nobody leads.
+/// A worker with two threads that have requests. No thread leads.
 fn two_with_requests() -> Worker {
     let app_threads = one_with_a_request();
     assert!(app_threads.summon());
@@ -128,12 +128,12 @@ fn one_leads_and_gives_that_up_while_it_has_a_request() {
     assert!(!app_threads.summon() || !is_woken(&app_threads, 1) && !is_woken(&app_threads, 2));
     app_threads.begin_request(0);
     assert!(!app_threads.is_idle() && app_threads.summon());
-    // The last to fall asleep, and no other before that leads.
+    // The thread that fell asleep last leads, and no other thread before it.
     assert!(app_threads.summon() && is_woken(&app_threads, 2) && !is_woken(&app_threads, 1));
     assert_eq!(app_threads.next_turn(2), Turn::Lead);
     assert_eq!(app_threads.end_request(0), None);
     assert_eq!(app_threads.next_turn(0), Turn::Sleep);
-    // Alone with nothing to do it waits for clients itself.
+    // A single thread without work waits for clients itself.
     assert!(app_threads.is_idle() && !app_threads.sleep_while_others_serve(2));
 }
 
@@ -149,7 +149,7 @@ fn a_further_request_begins_when_the_lock_has_been_free_for_a_time() {
     assert!(!app_threads.admits_another());
 }
 
-/// The time until another one may begin beside a request that again and again computes and waits for so long, in microseconds.
+/// The time until a second request may begin, in microseconds. The first request computes and waits for these times, again and again.
 fn time_to_room_beside(computes: u64, waits: u64) -> Option<u64> {
     let app_threads = one_with_a_request();
     let start = app_threads.clock.micros();
@@ -239,7 +239,7 @@ fn who_is_done_gives_way_to_a_request_that_uses_the_lock_and_where_requests_hard
         app_threads.clock.wait(time / 2);
         app_threads.says(0, waits);
         assert_eq!(app_threads.end_request(1), Some(may_begin));
-        // It leads nevertheless, and may find by now that the other one is done.
+        // The thread leads nevertheless. The other thread may be done by now.
         assert!(app_threads.sleep_while_others_serve(1));
         assert_eq!(app_threads.end_request(0), Some(true));
     }
@@ -310,7 +310,7 @@ fn the_main_thread_goes_on_when_the_last_request_is_answered_and_the_others_when
     assert_eq!(app_threads.next_turn(1), Turn::Leave);
 }
 
-/// Its two threads beside the main one sleep, except that the first one leads.
+/// A worker with a main thread and two others. The first of the two leads, and the other threads sleep.
 fn with_streams() -> Worker {
     let app_threads = worker(Room::new(2, 3));
     assert_eq!([app_threads.enter(), app_threads.enter()], [Some((1, 1)), Some((2, 2))]);

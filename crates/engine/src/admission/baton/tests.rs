@@ -25,7 +25,7 @@ fn the_leader_sees_at_its_next_step_that_the_helper_sleeps() {
     let before = baton.epoch();
     assert!(!baton.step() && !baton.fall_asleep(before), "there was a step since");
     assert!(baton.fall_asleep(baton.epoch()) && baton.fall_asleep(baton.epoch()));
-    // Whoever does not set the timer leaves that to the next step.
+    // A step that does not set the timer leaves that to the next step.
     assert!(baton.step() && baton.step());
 }
 

@@ -68,7 +68,7 @@ fn a_complete_response_is_distinguished_from_a_partial_one() {
     assert!(active.claim_response());
     let part = active.claim.load(Ordering::SeqCst);
     assert_eq!(active.seize_overdue(NEVER - 1), Some(Claim::Begun));
-    // Too late.
+    // The helper has seized the request already.
     active.set_complete();
     assert!(active.is_seized());
     active.claim.store(part, Ordering::SeqCst);
@@ -180,7 +180,7 @@ fn a_response_becomes_a_stream_when_more_of_it_has_followed_for_a_time() {
         (active.begin_stream(due), active.begin_stream(due), active.is_stream()),
         (Some(true), Some(false), true)
     );
-    // The seat is free, and others may use it.
+    // The seat is free, and other threads may use it.
     let entry = board.read(0).expect("an entry");
     assert_eq!((entry.state, entry.requests, active.deadline()), (State::Waiting, 2, NEVER));
     assert!(active.describe(due).starts_with("HEAD /path has taken"));
@@ -215,7 +215,7 @@ fn a_stream_has_the_time_limit_of_streams_unless_the_application_sets_one() {
     let due = follows(&active);
     assert_eq!((active.begin_stream(due), active.stream_end(due + 4999)), (Some(true), None));
     assert_eq!(active.stream_end(due + 5000), Some(StreamEnd::Timeout));
-    // An application that does not end it has some more time.
+    // The application has some more time to end the stream.
     assert!(active.deadline() > due + 5000);
     let before = monotonic_millis();
     active.allow(70_000);

@@ -17,7 +17,7 @@ fn start(shared: &Arc<Shared>) -> Helper {
 #[test]
 fn a_client_is_tried_again_later_where_requests_in_progress_are_to_be_left_alone() {
     assert_eq!(retry_time(None), RETRY_WITHOUT_GVL_EVENTS);
-    // Not before the time at which there may be room, and soon after that.
+    // The next try comes soon after the time at which there may be room, and not before.
     assert_eq!(
         [0, 1_500, 2_000, u64::MAX].map(|micros| retry_time(Some(micros))),
         [MIN_RETRY, 2, 2, MAX_RETRY]
@@ -58,7 +58,7 @@ fn a_long_request_is_noticed_however_many_short_ones_came_before() {
             shared.set_busy();
             shared.begin();
             shared.begin();
-            // As long as it takes the helper to look, more or less.
+            // The leader is busy for about as long as a look of the helper takes.
             let until =
                 Instant::now() + Duration::from_micros((round * 200 + cycle) % 1100 / 10 * (cycle % 11));
             while Instant::now() < until {}

@@ -2,7 +2,7 @@ use std::cell::Cell;
 
 use super::*;
 
-/// How often it was told to drive and to rest. It has driven unless there was progress.
+/// How often the helper was told to drive and to rest. A call to drive fails if the leader has made progress.
 #[derive(Default)]
 struct Calls {
     baton: Baton,
@@ -27,7 +27,7 @@ impl Calls {
     }
 }
 
-/// The helper's next step after so many steps of the leader.
+/// The time until the helper's next look, after this number of the leader's steps.
 fn after(tick: &mut Tick<'_, &Calls>, steps: u64) -> Option<u64> {
     (0..steps).for_each(|_| _ = tick.baton.step());
     tick.look();

@@ -69,7 +69,7 @@ fn a_response_stays_while_a_request_is_before_it_in_the_queue_unless_time_is_up(
 fn a_response_that_is_due_is_not_cut_off_when_its_client_has_taken_something() {
     let mut reactor = reactor();
     let mut clients = [sending(&mut reactor, 1), sending(&mut reactor, 1)];
-    // The most bytes that the socket buffers.
+    // The socket's buffer is full after this.
     reactor.poll().expect("polled");
     assert!(reactor.handle_events().is_none());
     for key in reactor.table.keys() {
@@ -132,7 +132,7 @@ fn beyond_a_limit_incomplete_bodies_go_to_files() {
 fn a_request_is_read_that_arrives_with_the_end_of_a_bodys_last_write() {
     let mut reactor = reactor();
     let mut client = kept(&mut reactor);
-    // One byte more than stays in memory: one write, when the end has arrived.
+    // The body has one byte more than fits into memory, so it takes one write when the end has arrived.
     let body = "x".repeat((1 << 20) + 1);
     let mut post =
         format!("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}", body.len());

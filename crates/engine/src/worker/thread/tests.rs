@@ -14,8 +14,8 @@ use crate::conn::{Request, ResponseWriter};
 use crate::patience::{patience, until};
 use crate::settings::Settings;
 
-/// Answers each request, and returns from it when it `may_return`. Counts how often its threads wait, and has them return when it is
-/// `over`. They look again and again while they are `sleepless`.
+/// Answers each request, and returns from the request when it `may_return`. Counts the waits of the threads, and has the threads return
+/// when the test is `over`. The threads never sleep while they are `sleepless`.
 #[derive(Default)]
 struct Shared {
     requests: AtomicUsize,
@@ -75,7 +75,7 @@ fn during(threads: usize, work: impl FnOnce(&Engine, &TcpListener, &Shared)) -> 
         let first = scope.spawn(|| engine.run(&mut OneApp(&shared), None));
         let result = catch_unwind(AssertUnwindSafe(|| work(&engine, &socket, &shared)));
         shared.over.store(true, Ordering::SeqCst);
-        // Whoever sleeps is woken.
+        // The stop and the client wake sleeping threads.
         engine.control.stop();
         drop(TcpStream::connect(socket.local_addr().expect("an address")));
         engine.dismiss_threads();
@@ -93,7 +93,7 @@ fn no_thread_takes_a_client_any_more_when_the_process_ends() {
         shared.sleepless.store(true, Ordering::SeqCst);
         engine.control.set_ending();
         let mut late = ask(socket);
-        // As often as it takes for each of them to have seen the client.
+        // After so many waits each thread has seen the client.
         let before = shared.waits.load(Ordering::SeqCst);
         until(|| shared.waits.load(Ordering::SeqCst) > before + 100);
         late.set_nonblocking(true).expect("nonblocking");
