@@ -19,7 +19,7 @@ use patience::{patience, until};
 #[path = "../../sys/tests/patience/mod.rs"]
 mod patience;
 
-/// Reports each request and each warning; `/hold` waits until it is released.
+/// Reports each request and each warning. `/hold` waits until the test releases it.
 struct Teller(Sender<String>, Receiver<()>);
 
 impl App for Teller {
@@ -63,7 +63,7 @@ fn open_descriptors() -> usize {
 /// One test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A worker that is serving a request, with another one in the queue and no descriptor free.
+/// A worker without a free descriptor. It is serving a request, and another request waits in the queue.
 struct Exhausted {
     queue: SharedQueue,
     socket: TcpListener,
@@ -81,7 +81,7 @@ impl Exhausted {
         while !self.told.recv_timeout(patience()).expect("a word").starts_with(what) {}
     }
 
-    /// The worker comes back from its request and finds no descriptor; then some are freed.
+    /// The worker returns from its request, and finds no descriptor. Then some descriptors are freed.
     fn recover(&mut self) {
         self.release.send(()).expect("somebody held");
         answered(&self.held);
@@ -113,7 +113,7 @@ fn exhausted() -> Exhausted {
     all.heard("/hold");
     let before = open_descriptors();
     ask(&all.waiting, "/waiting");
-    // It goes into the queue.
+    // The waiting request goes into the queue.
     until(|| open_descriptors() != before);
     while let Ok(file) = File::open("/dev/null") {
         all.files.push(file);
@@ -127,7 +127,7 @@ fn a_request_in_the_queue_stays_there_until_a_descriptor_is_free() {
     let mut all = exhausted();
     all.recover();
     all.control.stop();
-    // Anything wakes it.
+    // A client wakes the worker.
     drop(connect(all.socket.local_addr().expect("an address")));
     assert_eq!(all.worker.join().expect("no panic"), Finish::Stopped);
 }

@@ -27,14 +27,14 @@ fn ask(stream: &mut TcpStream, path: &str) {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
 }
 
-/// The answer comes, and the application has told of it.
+/// Reads the answer, and waits until the application has reported the request.
 fn answered(worker: &Worker, stream: &mut TcpStream) {
     let mut bytes = vec![0; "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n012345678".len()];
     stream.read_exact(&mut bytes).expect("an answer");
     worker.next_seen();
 }
 
-/// The counts, once they are as they should be.
+/// Waits until the counts are right, and returns them.
 pub fn await_counts(board: &Scoreboard, are_right: impl Fn(&Counts) -> bool) -> Counts {
     eventually(|| Some(board.totals()).filter(|counts| are_right(counts)))
 }
@@ -71,7 +71,7 @@ fn requests_are_counted_by_their_status_and_connections_by_what_they_are_at() {
 
 #[test]
 fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new() {
-    // How long a client has been in the backlog only Linux tells: tcp(7), TCP_INFO.
+    // Only Linux tells how long a client has been in the backlog: tcp(7), TCP_INFO.
     let tells = cfg!(all(target_os = "linux", not(feature = "portable")));
     for is_new in [false, true].into_iter().take(1 + usize::from(tells)) {
         let (board, worker) = counted(None);
@@ -79,7 +79,7 @@ fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new(
         ask(&mut waits, "/");
         answered(&worker, &mut waits);
         let held = worker.hold();
-        // On a busy machine these two have waited as well.
+        // These two requests may have waited as well, on a busy machine.
         let before = await_counts(&board, |counts| counts.connections.in_app == 1).queue_times.sum;
         if is_new {
             waits = worker.connect();
@@ -87,7 +87,7 @@ fn a_request_waits_from_when_it_was_there_whether_its_connection_is_kept_or_new(
         let asked = Instant::now();
         ask(&mut waits, "/");
         if !is_new {
-            // The helper sees it sooner or later.
+            // The helper sees the request sooner or later.
             await_counts(&board, |counts| counts.connections.waiting == 1);
         }
         let start = Instant::now();
@@ -143,7 +143,7 @@ fn a_worker_that_has_stopped_has_no_connections_even_if_its_process_goes_on() {
     assert_eq!(board.totals().connections, fastrack_engine::Connections::default());
 }
 
-/// Becomes a forked child in a request, as far as the engine can tell, in which the garbage collector has run.
+/// Closes the engine in a request, as a forked child does. The garbage collector has run in the request.
 struct Forks<'a>(&'a Engine);
 
 impl App for Forks<'_> {
@@ -173,6 +173,6 @@ fn a_forked_child_that_returns_from_the_application_counts_nothing() {
     assert_eq!(engine.run(&mut Forks(&engine), None), Finish::Closed);
     let counts = board.totals();
     assert_eq!((counts.gc_in_requests, counts.gc_outside, counts.requests()), (5, 0, 0));
-    // Its descriptors are others' by now.
+    // Other files have the numbers of the engine's descriptors by now.
     std::mem::forget(engine);
 }

@@ -1,7 +1,7 @@
 //! Workers that share their connections.
 //!
-//! Where a worker is idle the others may leave it any request, if the machine is slow for a moment. So a test that has to know who
-//! answers has all workers but one busy.
+//! An idle worker may get any request of the others, if the machine is slow for a moment. So a test that must know which worker answers
+//! keeps all workers but one busy.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,14 +14,14 @@ fn sharing(queue: &SharedQueue) -> Worker {
     Worker::start_sharing(Settings::default(), None, None, Some(queue))
 }
 
-/// Two workers that are busy, until they are [released](Worker::release), with the clients that they are busy with.
+/// Two busy workers, and the clients of their requests. [`Worker::release`] ends a request.
 pub fn two_busy() -> ([(Scoreboard, Worker); 2], [TcpStream; 2]) {
     let queue = SharedQueue::new().expect("a queue");
     let workers = [(); 2].map(|()| counted(Some(&queue)));
     let is_held = |worker: &Worker| worker.seen.try_iter().any(|seen| seen.path == "/held");
     let [(_, one), (_, other)] = &workers;
     let first = one.ask_to_hold();
-    // Whoever it is, the next one goes to the other.
+    // Either worker may have taken the first request. The other one takes the second.
     let free = eventually(|| if is_held(one) { Some(other) } else { is_held(other).then_some(one) });
     let second = free.ask_to_hold();
     until(|| is_held(free));
@@ -45,7 +45,7 @@ fn answered(stream: &mut TcpStream, length: usize) {
     assert_eq!(String::from_utf8_lossy(&bytes), expected);
 }
 
-/// A connection that the worker keeps: no other one is free.
+/// A connection that the worker keeps, because no other worker is free.
 fn kept(worker: &Worker) -> TcpStream {
     let mut stream = worker.connect();
     ask(&mut stream, "/kept");
@@ -88,7 +88,7 @@ fn a_busy_workers_requests_are_answered_by_an_idle_one_whatever_was_read_before(
                         && seen.body.iter().zip(0..).all(|(byte, at)| *byte == (at % 251) as u8)
                 );
                 await_counts(&busy_board, |counts| counts.handed_over == before + 1);
-                // It stays where it is now.
+                // The connection stays with the idle worker.
                 await_counts(&idle_board, |counts| counts.connections.idle == 1);
                 ask(&mut stream, "/next");
                 assert_eq!(idle.next_seen().path, "/next");
@@ -117,7 +117,7 @@ fn the_first_free_worker_answers_in_order_of_arrival() {
     for (index, stream) in streams.iter_mut().enumerate() {
         let before = handed_over(&workers);
         write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-        // Their helpers are independent.
+        // The helpers of the workers are independent of each other.
         until(|| handed_over(&workers) == before + 1);
     }
     workers[1].1.release();
@@ -136,7 +136,7 @@ fn the_first_free_worker_answers_in_order_of_arrival() {
 fn a_worker_that_stops_leaves_its_idle_connections_to_the_other() {
     let ([(_, mut one), (_, mut other)], held) = two_busy();
     one.release();
-    // As many as the queue takes: who finds it full waits for a while only.
+    // The queue has room for all of these. A worker that finds the queue full would wait only for a while.
     let mut streams: Vec<_> = (0..100).map(|_| kept(&one)).collect();
     other.release();
     assert_eq!(one.stop(), Finish::Stopped);
@@ -200,7 +200,7 @@ impl ServerEnd {
         ServerEnd(ports.map(|port| format!(":{port:04X}")))
     }
 
-    /// The server has accepted the client and read all that it has sent. Of a socket that nobody has accepted there is no inode.
+    /// Whether the server has accepted the client and read all that the client has sent. A socket without an inode has not been accepted.
     fn is_taken(fields: &[&str]) -> bool {
         fields[4].ends_with(":00000000") && fields[9] != "0"
     }
@@ -225,17 +225,17 @@ fn new_clients_and_kept_ones_are_answered_in_order_of_arrival_while_all_workers_
     let queue = SharedQueue::new().expect("a queue");
     for busy_before in [0, 3] {
         let (board, mut worker) = counted(Some(&queue));
-        // However many requests it has answered, and at whatever pace its helper looks.
+        // The number of earlier requests, and the pace of the helper, make no difference.
         (0..busy_before * 1000).for_each(|_| drop(kept(&worker)));
         let mut old: Vec<_> = (0..4).map(|_| kept(&worker)).collect();
         let held = worker.hold();
-        // On a slow machine a request before may have lasted so long that another one had to wait.
+        // An earlier request may have lasted so long, on a slow machine, that another one had to wait.
         let before = board.totals().handed_over;
         let mut streams = Vec::new();
         for index in 0..8 {
             let mut stream = if index % 2 == 0 { worker.connect() } else { old.remove(0) };
             write!(stream, "GET /{index} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-            // In the queue, and not only written: the kernel may pass bytes on later, and others first.
+            // The request must be in the queue: the kernel may deliver written bytes later than those of others.
             await_counts(&board, |counts| counts.handed_over > before + index);
             streams.push(stream);
         }
@@ -255,7 +255,7 @@ fn a_new_client_is_accepted_while_all_workers_are_busy_and_answered_by_whoever_i
     let mut stream = one.connect();
     write!(stream, "GET /new HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
     ServerEnd::of(&stream).until(ServerEnd::is_taken);
-    // Its own listener's worker goes on with the other request.
+    // The worker with the listener goes on with the other request.
     other.release();
     answered(&mut stream, 0);
     assert_eq!(other.next_seen().path, "/new");
@@ -280,14 +280,14 @@ fn a_busy_worker_that_is_to_stop_accepts_nobody() {
         }
         let mut stream = one.connect();
         write!(stream, "GET /late HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
-        // Whoever looks after this one has seen that one.
+        // The worker that sees the later request has seen the client of this one.
         write!(kept, "GET /later HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");
         await_counts(&board, |counts| counts.handed_over > before);
         other.release();
         answered(&mut kept, 0);
         assert_eq!((other.next_seen().path.as_str(), board.totals().handed_over), ("/later", before + 1));
         stream.set_nonblocking(true).expect("nonblocking");
-        // The other one would have answered.
+        // The other worker would have answered.
         assert_eq!(stream.read(&mut [0]).expect_err("nobody accepts").kind(), ErrorKind::WouldBlock);
         one.control.stop();
         one.release();
@@ -299,12 +299,12 @@ fn a_busy_worker_that_is_to_stop_accepts_nobody() {
 
 #[test]
 fn a_full_queue_leaves_new_clients_in_the_backlog_and_none_is_lost() {
-    /// Those that are in the queue before anybody else comes: it takes some two hundred.
+    /// Clients in the queue before any other client comes. The queue takes about two hundred.
     const FIRST: usize = 100;
     let queue = SharedQueue::new().expect("a queue");
     let (board, mut worker) = counted(Some(&queue));
     let held = worker.hold();
-    // More than the queue takes, and less than queue and backlog.
+    // The queue takes fewer clients, and the queue and the backlog together take more.
     let clients = 350;
     let mut streams: Vec<_> = (0..clients)
         .map(|index| {

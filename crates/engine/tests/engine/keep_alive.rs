@@ -12,7 +12,7 @@ fn answer(length: usize) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{length:>9}")
 }
 
-/// So many bytes off the connection.
+/// Reads this number of bytes from the connection.
 fn take(stream: &mut TcpStream, length: usize) -> String {
     let mut bytes = vec![0; length];
     stream.read_exact(&mut bytes).expect("an answer");
@@ -61,7 +61,7 @@ fn the_last_of_as_many_requests_as_a_connection_may_carry_ends_it_without_a_rese
     let mut stream = worker.connect();
     stream.write_all(&get("/").repeat(2)).expect("write");
     take(&mut stream, 2 * answer(0).len());
-    // More than one read takes: some of it is there unread when the connection is closed.
+    // One read does not take all of this, so a part is unread when the connection is closed.
     stream.write_all(&get("/").repeat(2000)).expect("write");
     assert_eq!(read_all(stream), answer(0));
     worker.stop();
@@ -85,7 +85,7 @@ fn an_idle_connection_is_closed_without_a_word_and_half_a_request_with_408() {
     let mut worker = Worker::start(settings, None);
     for half in ["", "GET / HT", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab"] {
         let mut stream = worker.connect();
-        // At once: who took longer than the limit to go on would be idle.
+        // Both parts are sent at once. A client that pauses for longer than the limit would be idle.
         stream.write_all(&[&get("/"), half.as_bytes()].concat()).expect("write");
         take(&mut stream, answer(0).len());
         let rest = read_all(stream);
@@ -112,7 +112,7 @@ fn a_client_that_has_sent_its_body_is_not_asked_for_it() {
 fn a_client_that_sends_requests_but_reads_nothing_keeps_nobody_busy() {
     let mut worker = Worker::start(Settings::default(), None);
     let mut stream = worker.connect();
-    // More than one read takes, behind a response that no socket takes at once.
+    // The requests are more than one read takes. The first response is more than any socket takes at once.
     let mut requests = get("/array");
     requests.extend(get("/").repeat(1000));
     stream.write_all(&requests).expect("write");
@@ -185,7 +185,7 @@ proptest! {
             std::thread::yield_now();
         }
         prop_assert_eq!(take(&mut stream, expected.len()), expected);
-        // Not sooner: a request that has to wait is dropped when its client has left, which is how this looks.
+        // The client ends its sending only now. A waiting request of a client that seems to have left would be dropped.
         end_of_sending(&stream);
         prop_assert_eq!(read_all(stream), "");
         for (index, asked) in requests.iter().enumerate() {

@@ -12,7 +12,7 @@ use fastrack_engine::{App, Control, Engine, Finish, Flow, Listener, Request, Res
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// Impatient, so that a test need not wait for long.
+/// Settings with short timeouts, so that a test need not wait for long.
 fn impatient() -> Settings {
     Settings { header_timeout: 200, body_timeout: 200, write_timeout: 200, ..closing() }
 }
@@ -53,7 +53,7 @@ fn nothing_of_a_response_is_held_back_while_the_engine_pauses_before_the_next_pi
         let mut client = TcpStream::connect(socket.local_addr().expect("an address")).expect("connect");
         client.write_all(&GET.repeat(2)).expect("write");
         assert_eq!(engine.run(&mut Pausing(engine.control()), None), Finish::Paused);
-        // The kernel would let it go after 200 ms.
+        // Without the pause's flush the kernel would send the response after 200 ms.
         client.set_read_timeout(Some(Duration::from_millis(150))).expect("a timeout");
         let mut status = [0; 12];
         client.read_exact(&mut status).expect("the first response");
@@ -76,7 +76,7 @@ fn a_request_that_has_begun_is_finished_before_a_stop() {
     let mut silent = worker.connect();
     let mut begun = worker.connect();
     begun.write_all(&GET[..10]).expect("write");
-    // Served after it was read: so the engine has read the other one's beginning, too.
+    // The engine has served a later request, so it has read the beginning of this one.
     assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     worker.control.stop();
     begun.write_all(&GET[10..]).expect("write");
@@ -122,7 +122,7 @@ fn a_byte_in_the_masters_pipe_wakes_an_engine_that_was_told_to_stop_and_ends_no_
 #[test]
 fn a_slow_head_is_answered_408_and_a_silent_client_is_closed_without_a_word() {
     let mut worker = Worker::start(impatient(), None);
-    // The client must send a request within the time limit, which begins with accept(2). The request is there by then.
+    // A client must send its request within the time limit, which begins with accept(2). The held request has arrived by then.
     let held = worker.hold();
     let silent = worker.connect();
     let mut slow = worker.connect();
@@ -189,7 +189,7 @@ fn a_client_that_reads_nothing_times_out() {
     assert!(stream.read_to_end(&mut Vec::new()).is_err(), "a cut response must not pass for a whole one");
 }
 
-/// Run when the first line is logged.
+/// An application that runs this function when the first line is logged.
 struct Warned<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> App for Warned<F> {
@@ -202,7 +202,7 @@ impl<F: FnOnce()> App for Warned<F> {
     }
 }
 
-/// A worker that logs a warning, because a request has waited for too long; and a client that is waiting.
+/// Runs a worker that logs a warning, because a request has waited for too long, while another client waits.
 fn warned(on_line: impl FnOnce(TcpStream, &Control) + Send + 'static) -> Finish {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
@@ -232,7 +232,7 @@ fn a_slow_log_holds_up_no_client() {
     assert_eq!(finish, Finish::Stopped);
 }
 
-/// Connects a client to each listener while the worker waits, and stops it right then.
+/// Connects a client to each listener while the worker waits, and stops the worker at that moment.
 struct Crowded(Vec<SocketAddr>, Arc<Control>, Sender<TcpStream>);
 
 impl App for Crowded {
@@ -261,7 +261,7 @@ impl App for Crowded {
 
 #[test]
 fn clients_that_were_announced_by_several_listeners_are_served_before_a_stop() {
-    // Open beyond the engine's end, as other workers have them.
+    // The sockets stay open after the engine's end, as if other workers had them.
     let sockets = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("bind"));
     let listeners = sockets.iter().map(|socket| Listener::from_fd(socket.as_fd(), true).expect("a listener"));
     let engine = Engine::new(listeners.collect(), None, closing(), None).expect("an engine");

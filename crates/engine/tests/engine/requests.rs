@@ -199,7 +199,7 @@ fn a_body_that_is_under_way_is_read_by_the_application_if_that_is_wanted() {
     let settings = Settings { stream_body: true, ..Settings::default() };
     let mut worker = Worker::start(settings, None);
     let mut stream = worker.connect();
-    // The application has read that before the rest is sent.
+    // The application has read these bytes before the client sends the rest.
     stream.write_all(b"POST /only/2 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nab").expect("write");
     assert_eq!(worker.next_seen(), seen("POST", "/only/2", b"ab"));
     assert_eq!(status(&read_all(stream)), "200");

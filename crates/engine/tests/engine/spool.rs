@@ -10,7 +10,7 @@ use crate::support::{closing, read_all, Worker};
 
 const LENGTH: usize = 8_000_000;
 
-/// A client that has asked, and reads nothing.
+/// A client that has sent a request, and reads nothing.
 fn asked(worker: &Worker, path: &str) -> TcpStream {
     let mut stream = worker.connect();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").expect("write");

@@ -26,9 +26,8 @@ pub struct Seen {
     pub in_file: bool,
 }
 
-/// Answers by path: `/nothing` sends nothing, `/half` stops halfway, `/large`
-/// sends 8 MB, `/array` as many without waiting for the client, `/hold` takes until the
-/// test says so, `/quiet` sends 8 MB and does the same, everything else the length of the body.
+/// Answers by path. `/nothing` sends nothing. `/half` stops halfway. `/large` sends 8 MB, and `/array` as much without waiting for the
+/// client. `/hold` waits until the test releases it. `/quiet` sends 8 MB, and waits likewise. All other paths send the length of the body.
 struct Echo(Sender<Seen>, Receiver<()>);
 
 impl Echo {
@@ -47,7 +46,7 @@ impl Echo {
         self.1.recv().expect("released");
     }
 
-    /// A body that is still coming in, or as much of it as the path says.
+    /// Reads a body that is still arriving, up to the length that the path names.
     fn read(stream: BodyStream<'_>, path: &str) -> Vec<u8> {
         let mut body = Vec::new();
         let most = path.strip_prefix("/only/").map_or(usize::MAX, |most| most.parse().expect("a number"));
@@ -121,7 +120,7 @@ impl App for Echo {
     }
 }
 
-/// One request for each connection.
+/// Settings that allow one request for each connection.
 pub fn closing() -> Settings {
     Settings { keep_alive: false, ..Settings::default() }
 }
@@ -147,7 +146,7 @@ impl Worker {
         Self::start_sharing(settings, limit, master, None)
     }
 
-    /// With a listener of its own, so that a test can say who accepts.
+    /// Starts a worker with a listener of its own, so that a test can decide which worker accepts.
     pub fn start_sharing(
         settings: Settings,
         limit: Option<u64>,
@@ -164,14 +163,14 @@ impl Worker {
         Worker { address, control, seen, release, thread: Some(thread) }
     }
 
-    /// Has the application busy; what is given back gets the answer.
+    /// Keeps the application busy with a request. The answer comes on the returned connection.
     pub fn hold(&self) -> TcpStream {
         let stream = self.ask_to_hold();
         assert_eq!(self.next_seen().path, "/held");
         stream
     }
 
-    /// Sends the request for that, and does not wait until the application is called.
+    /// Sends the request of [`hold`](Self::hold), and does not wait until the application is called.
     pub fn ask_to_hold(&self) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(b"GET /hold HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
@@ -193,14 +192,14 @@ impl Worker {
         stream
     }
 
-    /// Sends bytes, and returns all that comes back until the end.
+    /// Sends bytes, and returns all that the worker sends until it closes the connection.
     pub fn writer(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes).expect("write");
         read_all(stream)
     }
 
-    /// The next request, but for those that only had a connection kept.
+    /// The next request, without those that only keep a connection.
     pub fn next_seen(&self) -> Seen {
         loop {
             let seen = self.seen.recv_timeout(patience()).expect("a request");
@@ -210,14 +209,14 @@ impl Worker {
         }
     }
 
-    /// Why the engine returned, once it has.
+    /// Waits until the engine has returned, and tells why it has.
     pub fn finish(&mut self) -> Finish {
         self.thread.take().expect("not finished before").join().expect("no panic")
     }
 
     pub fn stop(&mut self) -> Finish {
         self.control.stop();
-        // The engine may be waiting, and no signal interrupts it here: a client that comes does.
+        // The engine may be waiting. No signal interrupts it here, so a client does.
         drop(TcpStream::connect(self.address));
         self.finish()
     }

@@ -15,7 +15,7 @@ use crate::support::{eventually, patience, until};
 
 const THREADS: usize = 4;
 
-/// Answers with the path. `/meet` waits for as many requests as there are threads; `/leave` has the thread return.
+/// Answers with the path. `/meet` waits for as many requests as there are threads. `/leave` makes the thread return.
 struct Waiting<'a> {
     met: &'a (Mutex<usize>, Condvar),
     inside: &'a AtomicUsize,
@@ -32,10 +32,10 @@ impl App for Waiting<'_> {
                 let mut met = met.lock().expect("no panic");
                 *met += 1;
                 changed.notify_all();
-                // It never wants a processor meanwhile, however busy these are.
+                // The thread wants no processor meanwhile, even if the processors are busy.
                 drop(changed.wait_timeout_while(met, patience(), |met| *met < THREADS));
             }
-            // Some compute, some wait.
+            // Some requests compute, and some wait.
             _ => match path.len() % 3 {
                 0 => std::thread::sleep(Duration::from_micros(u64::from(path[path.len() - 1]) * 50)),
                 1 => while start.elapsed() < Duration::from_micros(500) {},
@@ -72,7 +72,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A client may have its response before the request is counted.
+/// Waits, because a client may have its response before the request is counted.
 pub(crate) fn await_requests(engine: &Engine, requests: u64) {
     until(|| engine.control().requests() == requests);
 }
@@ -84,8 +84,8 @@ fn with_threads(
     until_over(limit, |engine, address, _| clients(engine, address))
 }
 
-/// Runs an engine with several threads while `clients` run, which are told when it is over. Returns why the first thread returned,
-/// and the others.
+/// Runs an engine with several threads while `clients` run. A flag tells the clients when the engine has returned. Returns why the first
+/// thread and the others have returned.
 fn until_over(
     limit: Option<u64>,
     clients: impl FnOnce(&Engine, SocketAddr, &AtomicBool) + Send,
@@ -161,7 +161,7 @@ fn the_limit_is_kept_however_many_threads_serve() {
 #[test]
 fn when_a_thread_returns_the_others_serve_on_and_when_the_first_one_does_all_stop() {
     let (finish, others) = until_over(None, |_, address, is_over| {
-        // Of as many as there are threads one at least has the first. Once that has returned nobody answers.
+        // Each answered request makes a thread leave. Nobody answers once the first thread has left.
         let is_answered = |_: &usize| {
             let mut stream = connect(address);
             stream.write_all(b"GET /leave HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").expect("write");
@@ -179,7 +179,7 @@ fn when_a_thread_returns_the_others_serve_on_and_when_the_first_one_does_all_sto
     assert!(others.iter().all(|finish| matches!(finish, Finish::Broken | Finish::Dismissed)));
 }
 
-/// Counts how often the engine asks. `/slow` lasts for [`SLOW`]; `/leave` has the thread want to return from then on, as after exit.
+/// Counts the engine's calls. `/slow` lasts for [`SLOW`]. After `/leave` the thread wants to return, as after exit.
 struct Counting<'a> {
     asked: &'a AtomicUsize,
     entered: &'a AtomicUsize,
@@ -237,7 +237,7 @@ pub(crate) fn engine(threads: usize) -> (Engine, TcpListener) {
 
 const SLOW: Duration = Duration::from_millis(800);
 
-/// How often the engine asked the application in a millisecond, on the average, while it had to wait for one request.
+/// The engine's calls of the application per millisecond, on average, while the engine waited for one request.
 fn asked_while_waiting(end: impl Fn(&Engine, SocketAddr) + Sync) -> f64 {
     let (engine, socket) = engine(3);
     let address = socket.local_addr().expect("an address");
@@ -288,7 +288,7 @@ fn a_forked_child_lets_go_of_the_engines_descriptors_and_of_no_others() {
         let (engine, _socket) = engine(threads);
         let files: Vec<_> = (0..8).map(|_| std::fs::File::open("/").expect("open")).collect();
         let target = |fd: i32| std::fs::read_link(format!("/proc/self/fd/{fd}"));
-        // As the child would; other tests have pollers of their own.
+        // A forked child would close the engine, too. Other tests have pollers of their own.
         engine.control().close();
         for file in &files {
             let target = target(file.as_raw_fd()).expect("a descriptor");
