@@ -74,7 +74,8 @@ module Fastrack
         raise ListenError, "cannot listen on #{path}: #{folder} must be a folder of this user's alone"
       end
 
-      # The sockets of servers that were killed. After USR2 the pid in a name is that of a master which has ended, so the socket itself is asked.
+      # Removes the sockets of servers that were killed. Only the socket itself tells: after USR2 the pid in its name is that of an ended
+      # master.
       def remove_stale(folder)
         SafeFile.at(path) { Dir.glob("#{folder}/*.proxy") { |file| File.unlink(file) unless UNIXListener.in_use?(file) } }
       rescue SystemCallError

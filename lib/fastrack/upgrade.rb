@@ -96,8 +96,8 @@ module Fastrack
     # @return [Array<Symbol>] :quit or :stop for this master, :alone when the new one has ended, :heir when the old one has
     def read(ready) = [read_new(ready), read_old(ready)].compact
 
-    # Called at the end of this master. The channels stay open as long as the process runs, at_exit hooks included: the other master takes
-    # the end of a channel for the end of this master.
+    # Called at the end of this master. The channels stay open until the process ends, at_exit hooks included, because the other master
+    # takes the end of a channel for the end of this master.
     def close
       @new&.detach
       KEPT << self

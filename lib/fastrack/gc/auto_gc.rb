@@ -7,16 +7,18 @@ module Fastrack
   # Engine#while_nobody_waits). Otherwise Ruby makes it in a request, as without OobGC.
   #
   # Ruby collects when one of its pools of slots is used up, or when malloc reaches its limit. GC.stat_heap and GC.stat tell how much of
-  # each is left. The last requests show for how many more of them that lasts. Ruby says itself when the next collection will be a full one.
+  # each is left. The use by the last requests shows how many more requests the rest will last for. Ruby itself says when the next
+  # collection will be a full one.
   #
-  # Ruby lets a pool grow by the objects that live in it. A pool with few of them may last for ten requests only, while the others last for
-  # hundreds. Before a collection that comes so soon this class makes objects in that pool: their slots stay there.
+  # Ruby lets a pool grow with the objects that live in the pool. A pool with few objects may last for ten requests, while other pools last
+  # for hundreds. If a collection comes that soon, this class first makes objects in that pool, and their slots stay there.
   class AutoGC
-    # A collection is due when no more than one request is left, or than this share of the requests since the last collection. A larger
-    # one finds a moment more often, and makes more collections (bench/run: gc-heap-30, -50 and -70).
+    # A collection is due when no more than one request is left, or no more than this share of the requests since the last collection. A
+    # larger share finds a suitable moment more often, and makes more collections (bench/run: gc-heap-30, -50 and -70).
     EARLY_SHARE = 0.1
 
-    # Requests between two collections, at least. An app that uses up the heap within fewer of them would otherwise have one after each.
+    # Least number of requests between two collections. Otherwise an app that uses up the heap within fewer requests would have a collection
+    # after each.
     LEAST_APART = 4
 
     # Requests that a pool is to last for (bench/run: gc-heap-30, -50 and -70).
@@ -28,7 +30,7 @@ module Fastrack
     # Bytes that pools grow by in all, as a share of the heap.
     ROOM_SHARE = 0.25
 
-    # Responses from one look at the heap to the next, at most.
+    # Most responses from one look at the heap to the next.
     LONGEST_INTERVAL = 64
 
     # Bytes of a page of slots, and bytes of an array's slot besides its elements (8 bytes each).

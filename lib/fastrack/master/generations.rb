@@ -76,7 +76,7 @@ module Fastrack
       @workers.first&.event("after_booted")
     end
 
-    # Makes another generation 0 beside the current one, because of a HUP. It takes the place of the one of an earlier HUP that has not settled.
+    # Makes another generation 0 beside the current one, because of a HUP. An earlier HUP that has not settled ends.
     #
     # @param generation [Integer] of the workers
     # @return [Integer] generation of the workers from now on
@@ -135,8 +135,8 @@ module Fastrack
       @workers.each.select(&:first?).each { |mold| mold.loaded? ? mold.finish(again) : mold.stop }
     end
 
-    # Called when all workers are a mold's. Generation 0 ends, once workers fail less often than once in WorkerBootTimeout: if the mold fails as well,
-    # it takes so long at most until another generation 0 forks successors. It stays if the app's plugins and hooks are at home there.
+    # Called when all workers are a mold's. Generation 0 ends when workers fail less often than once in WorkerBootTimeout: if the mold
+    # fails, too, a new generation 0 takes that long to fork successors. Generation 0 stays if it runs the app's plugins and hooks.
     def spare_first
       return if @workers.first.nil? || @launcher.configuration.puma&.at_home?
 
@@ -151,7 +151,8 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # rackup has loaded the app here: the app's connections are closed before generation 0 is forked, and its memory is shared by all.
+    # For a master in which rackup has loaded the app. Closes the app's connections before generation 0 is forked, and makes memory
+    # shareable.
     #
     # @return [Boolean] whether before_fork was called for the first worker
     def prepare_master
@@ -163,7 +164,7 @@ module Fastrack
     # @return [MoldHandle]
     def fork_mold(starting: false, prepared: false)
       ForkGuard.own_fork do
-        # Where the scoreboard cannot be passed on, Bundler's changes of the master stay, and the rest is new.
+        # Without a scoreboard to inherit, generation 0 is a fork: Bundler's changes of the master stay, and the rest is new.
         forks = starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
         kept = [@death_pipe.first, *([*@launcher.listeners, @workers.scoreboard] unless forks)]
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
@@ -199,7 +200,7 @@ module Fastrack
       raise StartFailed.new(words || text, exited&.status&.exitstatus || 1)
     end
 
-    # Whether nobody forks workers.
+    # Whether there is no process that forks workers, and none is coming.
     def lost? = @coming.nil? && @workers.source.nil?
 
     def remake
@@ -216,7 +217,7 @@ module Fastrack
 
     def boot_timeout = @launcher.configuration.worker_boot_timeout
 
-    # @return [Float, nil] monotonic seconds; nil: never
+    # @return [Float, nil] monotonic seconds when generation 0 may end; nil: never
     def time_to_spare
       return 0.0 if @failed_at.nil?
 
@@ -257,13 +258,13 @@ module Fastrack
       @spare_at = nil
       @previous = Previous.new(@workers.first, @workers.mold, generation)
       @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
-      # New workers do not have removed addresses, so one that boots serves those who wait there.
+      # New workers do not have removed addresses. So a worker that boots at this moment serves the clients there.
       @workers.each { |one| one.drain if one.booting? } if @launcher.open_listeners != @launcher.listeners
       Log.line("HUP: replacing #{Log.count(@workers.size, "worker")} (generation #{generation + 1})")
       generation + 1
     end
 
-    # The one from before has no channel any more.
+    # The earlier generation 0 has no channel any more.
     def take_place(mold, generation)
       @workers.first&.stop
       @workers.first = mold
@@ -288,12 +289,12 @@ module Fastrack
       @workers.first, @workers.mold, @workers.forbidden_by = previous.first, previous.mold, previous.first&.forbids
       @workers.reject_newer(previous.generation)
       spare_first if previous.mold
-      # The next one's workers will be of the same generation.
+      # Forgets failures of this generation, because the workers of the next HUP will be of the same generation.
       failure(previous.generation + 1)
       previous.generation
     end
 
-    # Ends what an earlier HUP has begun. The configuration from before that stays the one to go back to.
+    # Ends an earlier HUP that has not settled. A failure still restores the configuration from before that HUP.
     #
     # @return [Integer] generation of the workers
     def give_way(generation)

@@ -14,8 +14,8 @@ module Fastrack
     # Raised when an order to end the server comes meanwhile.
     Interrupted = Class.new(Unfinished)
 
-    # Seconds for a block while the server ends: ENDING_TIME, or MOMENT once a block has hung. A block that was ended gets ENDING_TIME seconds to unwind
-    # before the exception is raised again.
+    # Seconds for a block while the server ends: ENDING_TIME, or MOMENT once a block has hung. A block that was ended gets ENDING_TIME
+    # seconds to unwind. Then the exception is raised again.
     ENDING_TIME = 5
     MOMENT = 1
 
@@ -89,7 +89,7 @@ module Fastrack
     # @return [Float] the lowest limit; 0 and nil are no limits
     def least(*limits) = limits.compact.select(&:positive?).min || 0
 
-    # A thread that ends one block.
+    # Limits the time of one block, by a thread.
     class Watch
       def initialize(thread, seconds, order, grace, meanwhile)
         @thread = thread
@@ -109,7 +109,7 @@ module Fastrack
         @watcher.report_on_exception = false
       end
 
-      # After this call nothing is raised any more.
+      # The block is over: nothing is raised after this call.
       def over
         # A forked child has no watcher, and must not wait for the parent's lock.
         @lock.synchronize { @thread = nil } if @watcher&.alive?

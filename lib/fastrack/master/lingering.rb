@@ -4,11 +4,11 @@ require_relative "../log"
 require_relative "../worker/control_channel"
 
 module Fastrack
-  # Retired workers that go on for their clients' streams, and for sockets that the app has taken over (Linger), while their successors
-  # serve. A worker whose clients do not leave sends them away, one after the other:
+  # Retired workers that go on (Linger) while their successors serve: for their clients' streams, and for sockets that the app has taken
+  # over. If the clients of a worker do not leave, the worker sends them away, one after the other:
   #
   # - after Linger;
-  # - earlier if it is the oldest one, and more linger than there are workers, or memory is short (MemoryGuard);
+  # - earlier for the oldest worker, if more workers linger than serve, or memory is short (MemoryGuard);
   # - within GracefulTimeout when the server stops.
   #
   # After TERM no other server takes the place of this one: its workers wait for streams, and leave the sockets.
@@ -71,7 +71,7 @@ module Fastrack
       @due_at = self.staying.map { |handle| end_of(handle, configuration) }.min
     end
 
-    # Sends clients of the worker away that has lingered for longest. One worker at a time.
+    # Sends away the clients of the worker that has lingered for longest. One worker at a time.
     #
     # @param now [Float] monotonic seconds
     # @return [Boolean] false if no worker's end would set memory free
@@ -90,7 +90,7 @@ module Fastrack
     # Workers that have not been told to send their clients away, the oldest first.
     def staying = lingering.reject(&:sent_away_at).sort_by(&:lingering_since)
 
-    # The scoreboard has room for each worker and another process.
+    # The most workers that may linger: the scoreboard has room for each worker and one more process.
     def most = [@workers.size, (2 * Option::Types::MOST_WORKERS) - @workers.size - Workers::STOPPING].min
 
     # @return [Float] monotonic seconds
@@ -137,7 +137,7 @@ module Fastrack
       @state = :stopping
     end
 
-    # Has the worker exit without a word to its sockets, after its last stream.
+    # Has the worker exit after its last stream, and leave its sockets without a word.
     def leave_sockets = @channel.write(ControlChannel::LEAVE)
 
     # Has the worker end its streams and sockets.

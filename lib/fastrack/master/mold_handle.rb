@@ -33,7 +33,7 @@ module Fastrack
       reopen_logs if @reopens
     end
 
-    # Until the app is loaded this may be a program without a handler, which the signal would end.
+    # Waits until the app is loaded. Before that the process may be a program without a handler, and the signal would end it.
     def reopen_logs
       @reopens = !@loaded
       super if @loaded
@@ -77,7 +77,7 @@ module Fastrack
 
       @state = :stopping
       @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      # A hook may run at the moment.
+      # Ends a hook that may run at the moment.
       terminate
       @channel.write([ControlChannel::FINISH, *("again" if again)].join(" "))
     end

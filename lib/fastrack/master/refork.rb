@@ -80,7 +80,7 @@ module Fastrack
       begun? ? @trial&.due_at : [@auto&.due_at, @mold ? @look_at : (@saving.due_at unless @auto || hopeless)].compact.min
     end
 
-    # @return [Integer, nil] bytes that a refork would save; nil if unknown, and where a refork has been or cannot be
+    # @return [Integer, nil] bytes that a refork would save; nil if unknown, after a refork, and where no refork is possible
     def saving = (@saving.bytes unless begun? || @mold || hopeless)
 
     # @param generation [Integer] generation of the workers
@@ -123,7 +123,7 @@ module Fastrack
       @saving.restart
     end
 
-    # @param change [Integer] 1: HUP replaces the workers; -1: HUP has failed, so that the mold from before it forks workers again; 0: neither
+    # @param change [Integer] 1: HUP replaces the workers; -1: HUP has failed, and the mold from before it forks workers again; 0: neither
     # @param now [Float] monotonic seconds
     def renewed(change, now)
       return drop if change.positive?
@@ -169,7 +169,7 @@ module Fastrack
       @auto = AutoRefork.new(@workers)
     end
 
-    # A candidate that has ended without a reason of its own was ended from outside: another one may succeed later.
+    # Called when the candidate has ended. If the candidate gave no reason, something outside ended it, and another one may succeed later.
     def candidate_lost(handle, exited)
       text = "#{handle.name} #{exited}; workers are forked as before"
       words = LastWords.of(handle.pid)
@@ -245,7 +245,8 @@ module Fastrack
       @look_at = now + @pause
     end
 
-    # The mold costs its own pages. Each worker saves the rest of the memory that the mold had for itself as a worker.
+    # Whether workers share next to nothing with the mold any more. The mold costs its own pages. Each worker saves the rest of the memory
+    # that the mold had for itself as a worker.
     def lost?(now)
       return false if now < @look_at
 

@@ -6,10 +6,9 @@ require_relative "auto_refork"
 require_relative "own_memory"
 
 module Fastrack
-  # The memory that a refork would save, while there is no mold and no AutoRefork: private memory that the workers would share. A refork saves all of it at first.
-  # Pages that workers write to later, as in full GCs, are private again.
-  #
-  # The mold keeps its memory. Each worker keeps as much private memory as a worker has that has just booted.
+  # The memory that a refork would save: private memory that the workers would share. Measured while there is no mold and no AutoRefork. A
+  # refork saves all of it at first. Later workers write to some pages, as in full GCs, and these pages are private again. The calculation:
+  # the mold keeps its memory, and each worker keeps as much private memory as a worker that has just booted.
   class ReforkSaving
     # Seconds between two checks of the number of requests.
     CHECK_INTERVALS = (2..60).freeze
@@ -36,7 +35,7 @@ module Fastrack
       say(sizes.size)
     end
 
-    # The workers are others now.
+    # Other workers serve from now on.
     def restart
       @fresh = @bytes = nil
       @own.restart(OwnMemory::FIRST_REQUESTS)
@@ -44,7 +43,7 @@ module Fastrack
 
     private
 
-    # @return [Integer, nil] bytes of its own that a worker has that has just booted
+    # @return [Integer, nil] private bytes of a worker that has just booted
     def fresh = @workers.each.find { |handle| handle.serving? && handle.requests.zero? }&.memory&.private
 
     def say(count)

@@ -17,10 +17,10 @@ module Fastrack
     # Raised when a mold has not forked, and has logged the reason.
     Refused = Class.new(Error)
 
-    # What tells that a mold has ended, or is about to.
+    # Errors by which the master notices that a mold has ended, or is about to.
     GONE = [EOFError, Errno::EPIPE, Errno::ECONNRESET].freeze
 
-    # What a mold is the reason for. Of other exceptions, such as Errno::EMFILE, the master is.
+    # Errors for which the mold is the reason. For all others, such as Errno::EMFILE, the master is.
     FAILURES = [*GONE, ControlChannel::NoAnswer, TimeLimit::Unfinished].freeze
     private_constant :GONE, :FAILURES
 
@@ -66,7 +66,7 @@ module Fastrack
 
     private
 
-    # Ends the mold. One that has gone is not killed: its exit status tells the reason.
+    # Ends the mold. A mold that has gone is not killed, because its exit status tells the reason.
     #
     # @param context [String] for the log
     # @return [String] the reason
@@ -80,7 +80,7 @@ module Fastrack
 
     # @param seconds [Numeric, nil] for the answer; nil: no limit
     # @return [WorkerHandle]
-    # @raise [StandardError] when there is no worker, or none that is known; an unknown worker ends with its channel
+    # @raise [StandardError] when there is no worker, or its pid is unknown; a worker with an unknown pid ends with its channel
     def order(mold, nr, entry, generation, seconds)
       ours, theirs = @spawning = ControlChannel.pair
       # A graceful stop closes the proxy's listeners while workers still serve.

@@ -97,7 +97,7 @@ module Fastrack
     # @return [WorkerHandle, nil] the process that forks workers
     def source = mold || (@first if @first&.loaded? && @first.connected?)
 
-    # @return [Integer] pid of the process that holds what workers share
+    # @return [Integer] pid of the process whose memory the workers share
     def source_pid = source&.pid || Process.pid
 
     # @param handle [WorkerHandle] of a new process
@@ -143,8 +143,8 @@ module Fastrack
     # @return [Array<WorkerHandle>] workers without a slot
     def surplus = staying.select { |handle| handle.nr >= @size }
 
-    # Stops workers whose successors serve. If a worker can be spared, also stops one that is past its request limit or has lost its channel. An
-    # outdated worker that is still booting is stopped, too, since a new configuration may boot; unless clients wait for it at a removed address.
+    # Stops workers whose successors serve. If a worker can be spared, also stops one past its request limit, or without a channel. Stops an
+    # outdated worker that boots, since a new configuration may boot, unless clients wait for that worker at a removed address.
     #
     # @param cause [Symbol] reason for the new generation: see Scoreboard#count_restart
     def recycle(generation, cause)
@@ -291,7 +291,7 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Stops the trial's worker at once if its predecessor is still there. The next code's workers are of the same generation.
+    # Stops the trial's worker at once if its predecessor is still there, because the next code's workers are of the same generation.
     def dismiss(trial)
       trial&.reject
       trial.stop(:refork) if trial&.connected? && @handles.any? { |handle| handle.retiring == :trial }

@@ -8,8 +8,9 @@ require_relative "program"
 
 module Fastrack
   module Proxy
-    # One process of the proxy, as the master sees it. The master writes settings to its standard input, a line each; the process says by
-    # lines of its standard output that it is ready, what it counts, and what is for the log. Each ends with the other's end of file.
+    # One process of the proxy, as the master sees it. The master writes settings to the process's standard input, one set a line. The
+    # process writes lines to its standard output: that it is ready, its counters, and lines for the log. At end of file each of the two
+    # ends the other.
     class Child
       # Seconds for the start.
       START_TIME = 20
@@ -20,9 +21,9 @@ module Fastrack
       # Signals that the process does not get.
       SIGNALS = %w[TERM INT QUIT HUP USR1 USR2].freeze
 
-      # Bytes of free memory that glibc keeps, and below which a piece of memory is no mapping of its own (mallopt(3)). With glibc's 128 KiB,
-      # the memory of each compressed page and of each piece of a large file comes from the system and goes back: half of a page's CPU, and a
-      # third of a large file's (bench/proxy).
+      # Two limits for glibc's malloc, in bytes (mallopt(3)): of free memory that stays, and of the size from which a block is a mapping of
+      # its own. With glibc's own 128 KiB, the system gives and takes the memory of each compressed page, and of each piece of a large file.
+      # That costs half of a page's CPU, and a third of a large file's (bench/proxy).
       ALLOCATOR = { "MALLOC_TRIM_THRESHOLD_" => "4194304", "MALLOC_MMAP_THRESHOLD_" => "4194304" }.freeze
 
       # Levels of lines for the log.

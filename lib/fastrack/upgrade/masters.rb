@@ -132,8 +132,8 @@ module Fastrack
         Process.exec([program, program], *arguments, descriptors(launcher, channel))
       end
 
-      # Ends a hook that hangs, one second after the old master should have done so. If the old master has ended before BootTimeout, nobody
-      # else frees the port.
+      # Ends a hook that hangs, one second after the old master should have ended it. If the old master has ended before BootTimeout, no
+      # other process frees the port.
       def limit_hook(seconds)
         ChildProcess.end_within(seconds + 1, NOT_FOUND, <<~LINE)
           fastrack: before_exec has not finished within BootTimeout (pid #{Process.pid}): ending it

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Fastrack
-  # Blocks of Kernel#at_exit in hooks that each worker runs, such as after_fork. The workers of a mold inherit those of the worker that has
-  # become the mold, and run the hooks, too. So such a block runs only in the worker that has set it, and in what that worker forks.
+  # Blocks of Kernel#at_exit in hooks that each worker runs, such as after_fork. The workers of a mold inherit the blocks that the mold has
+  # set as a worker, and run the hooks, too. So such a block runs only in the worker that has set it, and in forked children of that worker.
   module ExitHooks
     class << self
       # Called in the master, and in a generation 0 that is a program of its own.

@@ -33,7 +33,7 @@ module Fastrack
       guard = OrphanGuard.start(@death_pipe, @channel, name)
       prepare
       guard.kill.join
-      # A generation 0 that a HUP starts has the master's log files already.
+      # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.
       @launcher.redirect_output if @starting
       tell(ControlChannel::MOLD)
       tell_memory
@@ -41,7 +41,7 @@ module Fastrack
       finish
       0.tap { |status| QuickExit.install(status) }
     rescue SystemExit => e
-      # The app has called exit while it was loaded, or a hook of the loading has.
+      # The app, or a hook, has called exit while the app was loaded.
       LastWords.say("exit(#{e.status}) was called while the app was loaded")
       e.status
     rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
@@ -134,7 +134,7 @@ module Fastrack
       @plugins&.try_again
     end
 
-    # Workers do not have the ports of plugins: generation 0 could not give such a port up, and its successor could not take it.
+    # Workers give up the ports of plugins. Otherwise generation 0 could not give such a port up, and its successor could not take it.
     def begin_worker(worker, listeners, socket, *descriptors)
       give_up_ports([socket, *descriptors].map(&:fileno)) if @unshared
       super

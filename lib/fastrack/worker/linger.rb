@@ -3,8 +3,8 @@
 require_relative "control_channel"
 
 module Fastrack
-  # A worker that was replaced, and has served its last request: while clients have streams, or sockets that the app has taken over
-  # (WebSockets), it goes on without new requests. The app's threads run on meanwhile. The master says when that is to end (Lingering).
+  # A replaced worker that has served its last request, and goes on without new ones. It waits for its clients' streams, and for sockets
+  # that the app has taken over (WebSockets). The app's threads run on meanwhile. The master says when the worker is to end (Lingering).
   class Linger
     # Seconds between two looks at the sockets, which the app closes without a word.
     CHECK_INTERVAL = 0.25
@@ -46,7 +46,7 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Returns after the last order, or when the master is gone, which cuts the sockets.
+    # Obeys the master's orders. Returns after the last order, or when the master is gone: then the sockets are cut.
     def obey
       loop do
         if @channel.to_io.wait_readable(@next_at && [@next_at - now, 0].max)

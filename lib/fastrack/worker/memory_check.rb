@@ -78,7 +78,7 @@ module Fastrack
       report if pss > @limit
     end
 
-    # A worker that is over the limit at its first check would be again and again after each replacement.
+    # Reports once if the first check is over the limit, because each replacement would be over the limit, too.
     def report
       @due_at = nil
       @note&.write

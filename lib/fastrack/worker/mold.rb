@@ -14,7 +14,7 @@ module Fastrack
   #
   # The mold ends with its channel to the master.
   class Mold
-    # Signals that stop the server: the app's code in the mold and its children take the mold for the server.
+    # Signals that stop the server. The app's code in the mold, and the mold's children, may send them to the mold.
     STOP_SIGNALS = %w[TERM INT].freeze
 
     # @return [MasterHooks] runs hooks in this process
@@ -48,7 +48,7 @@ module Fastrack
     # @return [String] for ps(1)
     def role = "mold"
 
-    # Children of this process become workers. Signals for them are queued until they handle their own.
+    # Queues signals. Children of this process become workers, and signals for a child stay queued until the child handles its own.
     def take_signals
       @signals = SignalQueue.new([*Worker::STOP_SIGNALS, *Worker::MASTER_SIGNALS, *OWN_SIGNALS, *("CHLD" unless @launcher.subreaper?)])
       @signals.ends = STOP_SIGNALS.method(:include?)
@@ -76,10 +76,10 @@ module Fastrack
       end
     end
 
-    # @return [Numeric, nil] most seconds without an order until #handle_signals is called; nil: no limit
+    # @return [Numeric, nil] longest time without an order until #handle_signals is called, in seconds; nil: no limit
     def pause = nil
 
-    # A worker that has ended, for hooks.
+    # An ended worker, as hooks get it.
     Exited = Struct.new(:nr, :pid, :generation)
     private_constant :Exited
 
@@ -111,7 +111,7 @@ module Fastrack
       end
     end
 
-    # Answers with the worker's pid. For any other answer the master tries again later, or by another mold.
+    # Forks a worker, and answers with its pid. After any other answer the master tries again later, or by another mold.
     def fork_worker(order)
       _, _, nr, slot, *listeners = order.numbers
       raise Error, "#{role} may not open more files (RLIMIT_NOFILE)" unless order.whole?
@@ -153,7 +153,7 @@ module Fastrack
       end
       writer.close
       pid = reader.read.to_i
-      # After this wait the master is the worker's parent.
+      # The master is the worker's parent once this child has ended.
       wait_for(between)
       pid
     ensure

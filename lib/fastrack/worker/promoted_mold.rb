@@ -101,11 +101,11 @@ module Fastrack
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-    # Collects young garbage before the fork, because each child would sweep it and copy the pages. The mold makes no full mark and no
-    # compaction: both write to pages that the mold shares with other processes, a full mark on Ruby 3.3 to the code of all methods. After a full
-    # mark in the worker these pages are copied already, and each child would soon make a full mark, too. Then a full mark here costs
-    # nothing, and gives the heap room; except on Rubies whose full mark drops method caches. Fills the space between malloc's blocks,
-    # because each child would copy a page to use it.
+    # Collects young garbage before the fork, because each child would sweep the garbage and copy the pages. Makes no compaction, and no
+    # full mark: both write to pages that the mold shares with other processes (on Ruby 3.3 a full mark writes to the code of all methods).
+    # After a full mark as a worker, the mold has copied these pages already, and each child would soon make a full mark. Then a full mark
+    # here costs nothing, and gives the heap room, unless this Ruby's full mark drops method caches. Fills the space between malloc's
+    # blocks, because each child would copy a page to use it.
     def shrink(marked)
       SURVIVALS.times { GC.start(full_mark: false) }
       GC.start if marked && !FULL_MARK_DROPS_CACHES

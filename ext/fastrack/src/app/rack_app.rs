@@ -121,7 +121,7 @@ impl RackApp {
             }
             self.send_response(code, in_flight);
             in_flight.stage = CallStage::Answered;
-            // As in close_all and collect_callbacks, but without a protect for each step, which would double the cost of
+            // Does the work of close_all and collect_callbacks without a protect for each step, because a protect would double the cost of
             // the step.
             in_flight.end_scopes();
             while let Some(object) = in_flight.take_open() {
@@ -137,7 +137,7 @@ impl RackApp {
         // SAFETY: as this function's.
         unsafe {
             let env = in_flight.env;
-            // Until end_call, only methods called by the app use the request.
+            // Only methods called by the app use the request until end_call.
             self.thread.begin_call(&raw mut *in_flight);
             let result = call(self.app, interned().id.call, &[env]);
             self.thread.end_call();
@@ -227,7 +227,7 @@ impl RackApp {
     fn check_interrupts(&mut self) -> Flow {
         // SAFETY: under protect, and owning nothing.
         match protect(|| unsafe { rb_thread_check_ints() }) {
-            // It has come after the end of its stream.
+            // The exception was for a stream that has ended since.
             Err(Raised::Ruby(error)) if is_stream_end(&error) => {}
             // An exception of a trap, of any class, is for the caller of run.
             Err(Raised::Ruby(error)) => self.pending = Some(error),

@@ -55,8 +55,8 @@ impl AppThread {
         all().iter().find(|entry| entry.request() == number).copied()
     }
 
-    /// Ends the wait of another thread of this engine for more of its body, whose stream is to end: raises Fastrack::ClientGone,
-    /// Fastrack::StreamTimeout or Fastrack::WorkerRetired there, once, if the thread waits. A thread that computes is stopped at the next part of its body: an
+    /// Ends the stream of another thread of this engine: if the thread waits for more of its body, raises Fastrack::ClientGone,
+    /// Fastrack::StreamTimeout or Fastrack::WorkerRetired there, once. A thread that computes is stopped at the next part of its body: an
     /// exception in the middle could leave the app's objects half changed.
     ///
     /// # Safety

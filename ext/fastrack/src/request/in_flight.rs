@@ -32,7 +32,7 @@ pub(crate) struct InFlight<'a, 'e> {
     pub stream: VALUE,
     /// The response's body, until it is closed.
     pub body: VALUE,
-    /// How the server may end a body whose end the app has not come to. None where the client would take that for a cut.
+    /// How the server may end the body before the app has passed all of it. None if the client would take that end for a cut.
     pub body_end: Option<BodyEnd>,
     pub status: VALUE,
     pub headers: VALUE,
@@ -156,9 +156,9 @@ pub(crate) enum BodyStage {
     None = 0,
     /// The body has been called.
     Called = 1,
-    /// The same, and the stream is to end.
+    /// The body has been called, and the stream is to end.
     Over = 2,
-    /// The same, and the thread has been interrupted.
+    /// The body has been called, and the thread has been interrupted.
     Interrupted = 3,
 }
 

@@ -140,7 +140,7 @@ unsafe extern "C" fn yielded_part(
                 let in_flight = &mut *parts.sender.in_flight;
                 if in_flight.thread.is_body_over() {
                     parts.is_over = true;
-                    // Else the body ends here, as if it had no more parts.
+                    // A cut tells the client that the body is incomplete. Without a cut the body ends here, as if it had no more parts.
                     if in_flight.body_end.is_none() || !in_flight.thread.is_retired() {
                         in_flight.writer.abandon();
                     }

@@ -169,7 +169,7 @@ impl RubyEngine {
         let collect = ruby.block_proc()?;
         let engine = this.own_engine(ruby)?;
         let pause = engine.as_deref().and_then(Engine::begin_gc_pause);
-        // No exception leaves the block: the pause ends before it goes on.
+        // `call` returns an exception as a value, so the pause ends before the exception goes on.
         pause.map(|_pause| collect.call(())).transpose()
     }
 
