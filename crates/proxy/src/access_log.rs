@@ -115,7 +115,7 @@ struct Answer {
     duration: Duration,
 }
 
-/// A request that this process may answer itself. Its line is written when the result of [`Logged::answer`] is dropped.
+/// A request that this process may answer itself. Drop of the result of [`Logged::answer`] writes the request's line.
 #[derive(Debug)]
 pub struct Logged {
     answer: Box<Answer>,
@@ -136,7 +136,7 @@ impl Logged {
         logged
     }
 
-    /// A request of which nothing could be read.
+    /// A request that this process could not read.
     pub fn unread(log: &Arc<AccessLog>, client: IpAddr) -> Self {
         let answer = Answer {
             method: Method::default(),
@@ -198,7 +198,7 @@ impl Writer {
         let mut batch = Vec::with_capacity(2 * LINE_LIMIT);
         while let Ok(order) = orders.recv() {
             self.follow(order, &mut batch);
-            // Waiting lines go with the same write, as far as a pipe takes them at once.
+            // The same write takes the waiting lines, as many as a pipe takes at once.
             while let Ok(order) = orders.try_recv() {
                 self.follow(order, &mut batch);
             }
@@ -255,7 +255,7 @@ impl Writer {
 }
 
 impl Answer {
-    /// `text` keeps the request line.
+    /// The line of this answer. `text` is a buffer for the request line.
     fn line<'a>(&'a self, text: &'a mut Vec<u8>) -> Line<'a> {
         let authority = || self.uri.authority().map_or("*", |authority| authority.as_str());
         let target = self.uri.path_and_query().map_or_else(authority, |target| target.as_str());

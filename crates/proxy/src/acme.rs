@@ -143,7 +143,7 @@ fn proving(host: &str, proof: &KeyAuthorization) -> Result<CertifiedKey, Failure
     Ok(CertifiedKey::new(chain, ring::default_provider().key_provider.load_private_key(secret)?))
 }
 
-/// Makes the folder, and a certificate that stands for the first one: a listener needs one, and the authority asks there.
+/// Makes the folder, and a stand-in for the first certificate: the listener needs a certificate, and the authority asks at the listener.
 pub fn prepare(settings: &Settings) -> Result<(), String> {
     let (cert, key) = settings.files();
     // A crash may have left one without the other, or an empty file.
@@ -159,7 +159,7 @@ pub fn prepare(settings: &Settings) -> Result<(), String> {
 pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
     let mut failures: u32 = 0;
     let mut proof = 0;
-    // Whether the proof is the other one, at once.
+    // Whether this try follows the first proof's failure at once, with the second proof.
     let mut is_second = false;
     loop {
         let left = seconds_until_order(&settings);
@@ -190,7 +190,7 @@ pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
                 failures += 1;
                 let error = reason(&*error);
                 control::error(&format!("no new certificate of {names}: {error}; trying again in {pause} s, with the old one until then"));
-                // A part of it at random: not all servers come back at once.
+                // A random part of the pause keeps servers from coming back at the same time.
                 sleep(Duration::from_secs(pause + random() % (pause / 10 + 1))).await;
             }
         }
@@ -203,7 +203,7 @@ fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     causes.collect::<Vec<_>>().join(": ")
 }
 
-/// 0 where the certificate is not for all domains, as when one has been added.
+/// Seconds until the next order. 0 if the certificate lacks a domain, for example one that was just added.
 fn seconds_until_order(settings: &Settings) -> u64 {
     let Some(facts) = Facts::of(&settings.files().0) else { return 0 };
     let is_named = |domain: &String| facts.names.iter().any(|name| name.eq_ignore_ascii_case(domain));
@@ -273,7 +273,7 @@ async fn obtain(settings: &Settings, challenges: &Challenges, proof: usize) -> R
     Ok(())
 }
 
-/// Why the authority refuses an order.
+/// The authority's reasons for refusing an order.
 async fn refusal(order: &mut Order) -> String {
     let mut reasons = Vec::new();
     let mut authorizations = order.authorizations();

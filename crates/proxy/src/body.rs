@@ -21,7 +21,7 @@ pub enum Source {
     Compressed(Box<Compressed<Incoming>>),
 }
 
-/// A request's body on its way to a worker. The request lasts as long, even if the worker has answered before.
+/// A request's body on its way to a worker. The request lasts as long as the body, even if the worker has answered before.
 #[derive(Debug)]
 pub struct Uploaded {
     body: Incoming,
@@ -70,13 +70,13 @@ impl Outgoing {
         Outgoing { source, line: None, delivery: Delivery::new(request) }
     }
 
-    /// Leaves the body out, if it is this process's own, and returns its length. A worker sends none where none is wanted.
+    /// Leaves out the body if it is this process's own, and returns its length. A worker leaves out its own body where none is wanted.
     pub fn leave_out(&mut self) -> Option<u64> {
         let Source::Own(content) = &mut self.source else { return None };
         Some(std::mem::replace(content, Content::empty()).left())
     }
 
-    /// Writes `line` at the end.
+    /// The body with a line of the access log, which is written at the body's end.
     pub fn with_line(self, line: Option<Answered>) -> Self {
         Outgoing { line, ..self }
     }

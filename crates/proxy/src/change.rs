@@ -57,7 +57,7 @@ impl Change {
         } else {
             *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         }
-        // The tunnel is the request: the connection is not idle.
+        // A connection with a tunnel is not idle: the tunnel counts as a request.
         let tunnel = in_flight.clone();
         tokio::spawn(async move {
             let (Ok(client), Ok(worker)) = tokio::join!(self.client, worker) else { return };
@@ -70,7 +70,7 @@ impl Change {
     }
 }
 
-/// Sixteen bytes in Base64 (RFC 6455 §4.1): each of these digits is one of Base64, too. The client has asked for no proof, see RFC 8441 §5.
+/// A key of sixteen bytes in Base64 (RFC 6455 §4.1): hexadecimal digits are also digits of Base64. The client gets no proof (RFC 8441 §5).
 fn web_socket_key() -> HeaderValue {
     let digits = format!("{:016x}{:016x}", compress::random(), compress::random());
     HeaderValue::try_from(format!("{}A==", &digits[..21])).unwrap_or(HeaderValue::from_static(""))

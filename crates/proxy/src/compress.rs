@@ -185,7 +185,7 @@ pub fn is_text(media_type: &str) -> bool {
 pub fn set_fields(fields: &mut HeaderMap, coding: Coding) {
     fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     fields.remove(header::CONTENT_LENGTH);
-    // Ranges and digests of the app are those of the other bytes.
+    // The app's ranges and digests are those of the uncompressed bytes.
     fields.remove(header::ACCEPT_RANGES);
     ["content-md5", "digest", "content-digest"].iter().for_each(|name| drop(fields.remove(*name)));
     let weak = fields.get(header::ETAG).filter(|tag| !tag.as_bytes().starts_with(b"W/"));
@@ -210,7 +210,7 @@ enum Encoder {
 }
 
 impl Encoder {
-    /// `length`: that of the body, if it is known.
+    /// An encoder for a body of this length; None: unknown.
     fn new(coding: Coding, length: Option<u64>) -> io::Result<Self> {
         Ok(match coding {
             Coding::Zstd => {
@@ -278,8 +278,8 @@ pub fn random() -> u64 {
     hasher.finish()
 }
 
-/// Padding of a random length: by the length of a compressed page that has both, an attacker's words and a secret, the secret could be
-/// guessed (BREACH). Random lengths make that take far more requests. zstd and Brotli have no room for it that all clients skip.
+/// Padding of a random length against BREACH: if a compressed page has an attacker's words and a secret, the page's length helps to guess
+/// the secret. With random lengths the guess takes far more requests. zstd and Brotli have no room for padding that all clients skip.
 fn padding() -> Vec<u8> {
     vec![b'x'; (1 + random() % MOST_PADDING) as usize]
 }
@@ -304,7 +304,7 @@ impl<B: Body<Data = Bytes> + Unpin> Compressed<B>
 where
     B::Error: Into<Error>,
 {
-    /// Compresses `body`, or gives it back where there is no memory for an encoder.
+    /// Compresses `body`. Returns the body as it is if there is no memory for an encoder.
     pub fn new(body: B, coding: Coding) -> Result<Self, B> {
         let Ok(encoder) = Encoder::new(coding, body.size_hint().exact()) else { return Err(body) };
         let flush_at = 1 + random() % FLUSHED_WITHIN;

@@ -63,8 +63,8 @@ impl Connection {
         })
     }
 
-    /// How much longer the client may take for what it is to send next; None: its time is over. Asked now and then: no timer is set
-    /// for a request.
+    /// Time that the client has left for its next bytes; None: the time is over. The connection's task asks now and then, so that a request
+    /// needs no timer.
     pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
         let (limit, since) = if self.requests.load(Relaxed) == 0 {
             (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
@@ -78,7 +78,7 @@ impl Connection {
         Some(left.min(head))
     }
 
-    /// Whether for so long nothing has been on its way, in either direction.
+    /// Whether nothing has been on its way for this time, in either direction.
     pub fn is_quiet(&self, time: Duration) -> bool {
         let is_idle = self.requests.load(Relaxed) == 0 && !self.is_partial.load(Relaxed);
         is_idle && !self.is_sending.load(Relaxed) && self.elapsed(&self.since) >= time
@@ -104,7 +104,7 @@ impl Connection {
         self.taken.store(self.now(), Relaxed);
     }
 
-    /// Notes how much the client's socket has taken. Only a client that kept this process waiting costs a look at the clock.
+    /// Notes the result of a write to the client's socket. Asks the clock only if the socket was full before.
     fn wrote(&self, result: &Poll<io::Result<usize>>) {
         match result {
             Poll::Pending => self.is_full.store(true, Relaxed),
@@ -172,7 +172,7 @@ impl Delivery {
         delivery
     }
 
-    /// Notes whether the client can take a part now. Otherwise the response itself is waited for.
+    /// Notes whether the client can take a part now. If not, this process waits for the response.
     pub fn offer(&mut self, is_offered: bool) {
         let connection = &*self.request.0;
         if is_offered {
@@ -207,7 +207,7 @@ pub enum Stream {
 pub struct Watched {
     stream: Stream,
     connection: Arc<Connection>,
-    /// Bytes that were given back.
+    /// Bytes of [`give_back`](Self::give_back), to be read first.
     unread: Bytes,
 }
 
@@ -226,7 +226,7 @@ impl Watched {
         self
     }
 
-    /// Returns when there is something to be read: bytes, the end, or an error.
+    /// Waits until there are bytes to read, the end of the stream, or an error.
     pub async fn wait(&mut self) {
         if self.unread.is_empty() {
             let _ = match &mut self.stream {
@@ -237,7 +237,7 @@ impl Watched {
     }
 }
 
-/// Calls a method of the stream that is there.
+/// Calls a method of the stream, of either kind.
 macro_rules! with_stream {
     ($watched:ident, $stream:ident => $call:expr) => {
         match &mut $watched.stream {
@@ -312,7 +312,7 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // There is no request after it.
+        // No request comes after the shutdown.
         let this = self.get_mut();
         this.connection.is_sending.store(true, Relaxed);
         with_stream!(this, stream => stream.poll_shutdown(cx))

@@ -1,4 +1,5 @@
-//! Talking to the master: it writes settings to standard input, a line each, and reads lines of a word and a text from standard output.
+//! Messages between the master and this process. The master writes settings to standard input, one set a line. This process writes lines to
+//! standard output, each with a word and a text.
 
 use std::io::{BufRead, Write};
 use std::sync::Mutex;
@@ -48,7 +49,7 @@ pub fn warn(text: &str) {
     }
 }
 
-/// An error that ends the process, or changes nothing.
+/// Logs an error that ends the process, or that leaves everything as it was.
 pub fn error(text: &str) {
     say("error", text);
 }
@@ -82,7 +83,7 @@ fn next_order<T: DeserializeOwned>() -> Option<Order<T>> {
     }
 }
 
-/// All further orders. The channel ends with the master.
+/// A channel of all further orders, which closes when the master has ended.
 pub fn all_orders<T: DeserializeOwned + Send + 'static>() -> std::io::Result<UnboundedReceiver<Order<T>>> {
     let (sender, receiver) = unbounded_channel();
     let read = move || {

@@ -27,8 +27,8 @@ static HOP_BY_HOP: [HeaderName; 7] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// Fields by which a proxy says who the client is. Behind TLS nobody stands between the client and this process, so they are the client's
-/// own. `forwarded` stands for all that begin with `x-forwarded-`, too.
+/// Fields in which a proxy names the client. On a listener with TLS no proxy is in front, so a client has set them itself. `forwarded` also
+/// stands for all fields that begin with `x-forwarded-`.
 const ABOUT_CLIENTS: [&str; 8] = [
     "forwarded",
     "x-real-ip",
@@ -49,8 +49,8 @@ pub struct Client {
     pub is_https: bool,
 }
 
-/// Removes the fields that are about the connection, those that Connection names among them. Returns the protocol that the client asks to
-/// change to.
+/// Removes the fields that are for this connection only, and those that Connection names. Returns the protocol to which the client asks to
+/// change.
 pub fn remove_hop_by_hop(fields: &mut HeaderMap) -> Option<HeaderValue> {
     if !HOP_BY_HOP.iter().any(|name| fields.contains_key(name)) {
         return None;
@@ -60,7 +60,7 @@ pub fn remove_hop_by_hop(fields: &mut HeaderMap) -> Option<HeaderValue> {
     let upgrade = if has_upgrade { fields.remove(header::UPGRADE) } else { None };
     HOP_BY_HOP.iter().for_each(|name| drop(fields.remove(name)));
     for option in &options {
-        // A client must not have this process remove the fields that frame the body, or its own word.
+        // A client must not have the host, the body's length or credentials removed.
         if !matches!(&option[..], "host" | "content-length" | "cookie" | "authorization") {
             fields.remove(&option[..]);
         }
@@ -88,7 +88,7 @@ pub fn client(
     let values = || fields.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
     let named: Vec<IpAddr> =
         values().flat_map(|value| value.split(',')).map_while(|one| address(one.trim())).collect();
-    // Each proxy adds its own client at the end. The last one that is no trusted proxy is the client.
+    // Each proxy adds its own client at the end. So the last address that belongs to no trusted proxy is the client's.
     let address = named.iter().rev().find(|one| !is_trusted(**one)).or(named.first());
     let proto = fields.get(&FORWARDED_PROTO).map(HeaderValue::as_bytes);
     Client {
@@ -103,7 +103,7 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok().or_else(with_port).map(|ip: IpAddr| ip.to_canonical())
 }
 
-/// Replaces the word about the client. `is_edge`: nobody else may have set the fields for it.
+/// Sets the field that names the client. `is_edge`: no proxy is in front, so the client's own fields about it are removed.
 pub fn set_client(fields: &mut HeaderMap, client: Client, version: Version, is_edge: bool) {
     if is_edge {
         remove_about_clients(fields);
@@ -135,7 +135,7 @@ fn text(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// In env a dash and an underscore are the same.
+/// Removes fields about the client in any spelling: in env a dash and an underscore are the same.
 fn remove_about_clients(fields: &mut HeaderMap) {
     let is_about_client = |name: &HeaderName| {
         let name = name.as_str();
@@ -260,7 +260,7 @@ mod tests {
             fields.append(HeaderName::try_from(&name[..]).expect("a name"), HeaderValue::try_from(&value[..]).expect("a value"));
             set_client(&mut fields, at("203.0.113.9:77", true), Version::HTTP_11, true);
             let kept = fields.iter().filter(|(name, _)| **name != CLIENT && **name != REQUEST_START).count();
-            // A worker drops the spelling with an underscore beside the one with a dash.
+            // The worker drops the name with an underscore, because the name with a dash is there, too.
             prop_assert!(kept == 0 || name == "fastrack_client");
             prop_assert_eq!(fields.get_all(&CLIENT).iter().count(), 1);
         }

@@ -80,7 +80,7 @@ impl Files {
         Ok(Files { root, rules: rules.collect::<io::Result<_>>()?, cache: Cache::default() })
     }
 
-    /// The response to a request for a file; None: it is for the app.
+    /// The response to a request for a file; None: the app answers the request.
     pub fn answer(&self, request: &Parts) -> Option<Response<Content>> {
         if !matches!(request.method, Method::GET | Method::HEAD) {
             return None;
@@ -100,14 +100,14 @@ impl Files {
         Some(response)
     }
 
-    /// The response with a file that the app has named by its whole path; None: the folder has no such file.
+    /// The response with a file whose whole path the app has named; None: the folder has no such file.
     pub fn send(&self, path: &Path, request: &Parts, app: &HeaderMap) -> Option<Response<Content>> {
         let found = path::within(&self.root, path)?;
         let entry = Entry::load(&found, &self.root, None)?;
         let mut response = respond(&entry, request);
         let is_multipart = response.headers().get(header::CONTENT_TYPE).is_some_and(is_multipart);
         for (name, value) in app {
-            // The app's word counts, but for what the bytes here are.
+            // The app's fields count, except those that describe the bytes.
             let is_ours = matches!(
                 *name,
                 header::CONTENT_LENGTH | header::CONTENT_ENCODING | header::TRANSFER_ENCODING

@@ -96,7 +96,7 @@ impl Handler {
         Handler { site, challenges, upstream, log }
     }
 
-    /// Logs that hyper has refused a request which is none.
+    /// Logs that hyper has refused bytes that are no request.
     pub fn log_refusal(&self, connection: &Connection, status: StatusCode) {
         if let Some(log) = &self.log {
             drop(Logged::unread(log, connection.peer.ip().to_canonical()).answer(status.as_u16()));
@@ -108,7 +108,7 @@ impl Handler {
         self.site.get()
     }
 
-    /// The response to a request. It never fails: what goes wrong is a response, too.
+    /// The response to a request. Failures are responses, too, so this never fails.
     pub async fn answer(
         &self,
         connection: &Arc<Connection>,
@@ -231,7 +231,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Makes the request one of HTTP/1.1 to the worker, with the word about the client.
+    /// Prepares the request for a worker: makes it one of HTTP/1.1, and names the client.
     fn prepare(&self, parts: &mut Parts) {
         let fields = &mut parts.headers;
         if let Some(host) =
@@ -239,12 +239,12 @@ impl Exchange<'_> {
         {
             fields.insert(header::HOST, host);
         } else if parts.version == Version::HTTP_10 && !fields.contains_key(header::HOST) {
-            // HTTP/1.1 needs one, and HTTP/1.0 does not.
+            // HTTP/1.1 needs a Host, and HTTP/1.0 does not.
             fields.extend(
                 HeaderValue::try_from(&*self.connection.listener).ok().map(|host| (header::HOST, host)),
             );
         }
-        // The client has 100 Continue from this process, as soon as the body is wanted.
+        // This process sends the client 100 Continue as soon as the worker wants the body.
         if fields
             .get(header::EXPECT)
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
@@ -263,7 +263,7 @@ impl Exchange<'_> {
         parts.version = Version::HTTP_11;
     }
 
-    /// Sends the request. One without a body that may be repeated is sent once more if its worker dies.
+    /// Sends the request. A GET or HEAD without a body is sent again if its worker dies.
     async fn send(&self, parts: Parts, body: Upload) -> Result<Response<Incoming>, Failure> {
         let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
         let again = is_repeatable.then(|| parts.clone());
@@ -307,7 +307,7 @@ impl Exchange<'_> {
 struct Asked {
     accepted: Accepted,
     is_head: bool,
-    /// For a file that the app names.
+    /// The conditions for a file that the app names.
     conditions: Parts,
 }
 
@@ -369,7 +369,7 @@ fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -
 
 fn failed(failure: &Failure) -> Response<Source> {
     let status = match failure {
-        // The workers are busy, or so is this process.
+        // A shortage that may pass: of the workers, or of this process.
         Failure::Unreachable(error) if upstream::may_pass(error) => StatusCode::SERVICE_UNAVAILABLE,
         Failure::Unreachable(error) => {
             crate::control::warn(&format!("no worker can be reached: {error}"));

@@ -76,7 +76,7 @@ fn last(params: &mut CertificateParams, days: u64) {
     params.not_after = (now + day * days as u32).into();
 }
 
-/// Makes a certificate that stands for one to come, and is nearly over.
+/// Makes a certificate that will be over soon, as a stand-in for one to come.
 pub fn make_stand_in(
     folder: &Path,
     hosts: &[String],
@@ -96,7 +96,7 @@ pub fn make_stand_in(
 /// Replaces a file as a whole.
 pub fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    // Another process of this pid may have left one behind: in a container, pids recur.
+    // An earlier process with the same pid may have left this file: in a container, pids recur.
     let _ = fs::remove_file(&temporary);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&temporary)?;
     file.write_all(text.as_bytes())?;

@@ -15,7 +15,7 @@ const LONGEST_LINE: usize = 107;
 /// Bytes that version 2 may add to the addresses.
 const MOST_EXTENSIONS: usize = 4096;
 
-/// Reads the head, and nothing after it. None: the balancer itself is the client, or tells of none.
+/// Reads the head, and nothing after it. Returns the client's address. None if the balancer itself is the client, or names no client.
 pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
     let mut start = [0; 12];
     stream.read_exact(&mut start).await?;

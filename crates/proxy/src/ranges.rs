@@ -43,7 +43,7 @@ pub fn parse(value: &str, length: u64) -> Ranges {
     }
 }
 
-/// One range: `0-499`, `500-` or `-500`. None: it is none. Empty: the file has none of these bytes.
+/// One range: `0-499`, `500-` or `-500`. None if the text is no range. Empty if the file has none of these bytes.
 fn range(text: &str, length: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     if first.is_empty() {

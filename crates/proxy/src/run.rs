@@ -42,7 +42,7 @@ pub fn check() -> Result<(), String> {
     Site::new(settings).map(drop)
 }
 
-/// Serves until the master says so, or is gone.
+/// Serves until the master orders the end, or has ended itself.
 pub fn run() -> Result<(), String> {
     let settings: Settings = control::first_settings().ok_or("no settings")??;
     settings.acme.as_ref().map_or(Ok(()), acme::prepare)?;
@@ -103,8 +103,8 @@ fn endpoints(
     settings.listeners.iter().zip(certificates).map(endpoint).collect()
 }
 
-/// Starts the threads that serve clients, each with a runtime of its own: no task changes threads, as in a worker of nginx. Returns when
-/// all accept clients.
+/// Starts the threads that serve clients. Each thread has a runtime of its own, so no task changes threads, as in a worker of nginx.
+/// Returns when all threads accept clients.
 fn start_threads(
     site: &Arc<CurrentSite>,
     challenges: &Arc<Challenges>,
@@ -143,12 +143,12 @@ fn start_threads(
             .map_err(|error| error.to_string())?;
     }
     drop(ready);
-    // Each thread says so, or what is wrong.
+    // Each thread reports that it is ready, or its error.
     is_ready.iter().take(settings.threads.max(1)).collect()
 }
 
-/// Clients that a thread may have. A quarter of the descriptors is for connections to workers, and for files: requests of the clients
-/// that are there would fail otherwise.
+/// Clients that a thread may have. A quarter of the descriptors is left for connections to workers, and for files. Otherwise requests of
+/// present clients would fail.
 fn places(settings: &Settings) -> usize {
     let clients = fastrack_sys::fd_limit() / 4 * 3;
     settings.max_connections.min(clients / settings.threads.max(1)).max(1)
@@ -168,7 +168,7 @@ fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &
     match accept() {
         Ok(runtime) => {
             let _ = ready.send(Ok(()));
-            // The end of the process ends it.
+            // The thread runs until the process ends.
             runtime.block_on(std::future::pending())
         }
         Err(error) => drop(ready.send(Err(error.to_string()))),
@@ -226,7 +226,7 @@ impl Process {
         self.certificates.iter().flatten().map(|one| one.stamp()).collect::<Vec<_>>()
     }
 
-    /// Takes new settings, or none of them.
+    /// Applies new settings, all of them or none.
     fn apply(&self, settings: Settings) {
         let listeners = settings.listeners.clone();
         match Site::new(settings) {

@@ -38,7 +38,7 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// How long a client gets to take the end of its idle connection.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
 
-/// A client that has sent and taken nothing for so long is idle.
+/// A client that has sent and taken nothing for this time counts as idle.
 const QUIET_BEFORE_PARK: Duration = Duration::from_secs(1);
 
 /// Bytes of responses that an HTTP/2 stream may have in memory.
@@ -48,7 +48,7 @@ const STREAM_BUFFER: usize = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// hyper wants as many bytes for its buffer, which also bounds a head.
+/// Least size of hyper's buffer, in bytes. The buffer also limits a request's head.
 const LEAST_BUFFER: usize = 8 * 1024;
 
 /// Most fields of a request, as in the worker.
@@ -81,9 +81,9 @@ enum Protocol {
 pub struct Server {
     /// Answers their requests.
     pub handler: Arc<Handler>,
-    /// Has a place for each client.
+    /// Places for clients, one for each.
     pub places: Arc<Semaphore>,
-    /// Bounds the TLS handshakes of all threads.
+    /// Limits the TLS handshakes of all threads.
     pub handshakes: Arc<Rate>,
     /// True when the process is to end.
     pub stop: watch::Receiver<bool>,
@@ -128,7 +128,7 @@ impl Server {
 
     async fn serve(self, mut stream: TcpStream, mut peer: SocketAddr, endpoint: &Endpoint) {
         let site = self.handler.site();
-        // A response leaves when it is there (tcp(7)). This fails only if the client has gone.
+        // Sends a response as soon as it is there (tcp(7)). Fails only if the client has gone.
         let _ = stream.set_nodelay(true);
         if endpoint.proxy_protocol {
             match timeout(site.settings.times().head, crate::proxy_protocol::read(&mut stream)).await {
@@ -138,7 +138,8 @@ impl Server {
         }
         let connection =
             Connection::new(peer, endpoint.tls.is_some(), Arc::clone(&endpoint.name), endpoint.redirect_to);
-        // The task of a connection lives as long as that, so it holds pointers: to the handshake first, then to the HTTP of the client.
+        // A connection's task is as large as its largest part. So the task has pointers to large parts: to the handshake first, then to the
+        // client's HTTP.
         let http = if let Some(tls) = &endpoint.tls {
             let handshake = Box::pin(shake_hands(stream, Arc::clone(tls), site.settings.times().head));
             let Some((stream, protocol)) = handshake.await else { return };
@@ -174,7 +175,7 @@ impl Server {
             Protocol::Http1 => {
                 Box::pin(http1_builder(settings).serve_connection(io, service).with_upgrades())
             }
-            // auto's upgrades are those of HTTP/1.1, and with them it takes either protocol.
+            // HTTP/2 needs no upgrades. With the builder's upgrades, which are for HTTP/1.1, it would take either protocol.
             Protocol::Http2 => {
                 let builder = auto_builder(settings).http2_only();
                 Box::pin(builder.serve_connection(io, service).into_owned())
@@ -198,7 +199,7 @@ impl Server {
             };
             let pause = if http.can_park() { left.min(QUIET_BEFORE_PARK) } else { left };
             tokio::select! {
-                // First, so that what is known of the connection is so when its time is over.
+                // This branch comes first: if the connection has news when its time is over, the news counts.
                 biased;
                 refused = poll_fn(|cx| http.as_mut().poll_end(cx)) => {
                     if let Some(status) = refused {
@@ -219,7 +220,7 @@ impl Server {
         }
     }
 
-    /// Waits for the next request without hyper's buffers for it, which are more than half of what an idle client takes.
+    /// Waits for the next request without hyper's buffers, which take more than half of an idle client's memory.
     async fn park(
         &mut self,
         http: Pin<Box<dyn Http>>,
@@ -243,7 +244,7 @@ async fn accept_after(wait: Duration, listener: &TcpListener) -> io::Result<(Tcp
     listener.accept().await
 }
 
-/// The stream after the handshake, and what the client wants to speak; None: there is nothing to be spoken.
+/// The stream after the handshake, and the client's protocol; None: the connection has no use after the handshake.
 async fn shake_hands(
     stream: TcpStream,
     tls: Arc<ServerConfig>,
@@ -259,7 +260,7 @@ async fn shake_hands(
         stats::RESUMED.fetch_add(1, Relaxed);
     }
     let protocol = match session.alpn_protocol() {
-        // The handshake is the proof.
+        // The authority asked for the handshake only.
         Some(acme::ALPN) => return None,
         Some(b"h2") => Protocol::Http2,
         _ => Protocol::Http1,
@@ -333,7 +334,7 @@ trait Http: Send {
         false
     }
 
-    /// The stream of a connection whose requests have ended; None: it is no connection of this kind.
+    /// The stream of a connection whose requests have ended; None if this kind of connection does not give it.
     fn park(self: Pin<Box<Self>>) -> Option<Watched> {
         None
     }

@@ -60,7 +60,7 @@ pub struct Settings {
     /// The access log, which has lines of this process's own answers, too.
     #[serde(default)]
     pub access_log: Option<crate::access_log::Settings>,
-    /// Where certificates come from that no listener names.
+    /// The source of certificates that no listener names.
     #[serde(default)]
     pub acme: Option<crate::acme::Settings>,
     /// Whether responses of the app are compressed.

@@ -37,7 +37,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Loads pairs of files. The first one is for clients that name no host, or one of none of them.
+    /// Loads pairs of files. The first certificate is for clients that name no host, or a host without a certificate.
     pub fn load(files: Vec<(PathBuf, PathBuf)>) -> Result<Arc<Self>, String> {
         let loaded = load_all(&files)?;
         Ok(Arc::new(Certificates { files: RwLock::new(files), loaded: RwLock::new(loaded) }))
@@ -187,7 +187,7 @@ fn pem<T, E: std::fmt::Display>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, 
     parse(&bytes).map_err(|error| format!("{} is no PEM file of its kind: {error}", path.display()))
 }
 
-/// Without "(os error 2)".
+/// The error's text without "(os error 2)".
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

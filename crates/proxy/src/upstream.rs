@@ -51,7 +51,7 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Upstream {
     path: PathBuf,
-    /// Those that are not known to be closed, and when they were last used. Some still pass a response's body on.
+    /// Open connections, with the times of their last use. A few still pass on a response's body.
     kept: Mutex<Vec<(SendRequest<Upload>, Instant)>>,
 }
 
@@ -61,8 +61,8 @@ impl Upstream {
         Upstream { path, kept: Mutex::default() }
     }
 
-    /// The response of a worker. `kept_for`: how long the workers keep a connection without a request. One of more than half of that age
-    /// is not used: its worker may be closing it.
+    /// Sends a request, and returns a worker's response. `kept_for`: how long the workers keep a connection without a request. A connection
+    /// older than half of that is not used, because its worker may be closing it.
     pub async fn send(
         &self,
         request: Request<Upload>,
@@ -71,7 +71,7 @@ impl Upstream {
         self.send_by(request, Some(MAX_IDLE_TIME.min(kept_for / 2))).await
     }
 
-    /// The same by a new connection: kept ones may be those of the worker that has just died.
+    /// Sends a request by a new connection, because kept connections may belong to the worker that has just died.
     pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
         self.send_by(request, None).await
     }
@@ -91,7 +91,7 @@ impl Upstream {
                     return Ok(response);
                 }
                 Err(mut error) => match error.take_message() {
-                    // The worker had closed the connection.
+                    // The worker had closed the connection before the request was sent.
                     Some(unsent) if tries > 0 => request = unsent,
                     _ => return Err(failure(error.into_error())),
                 },
@@ -99,7 +99,8 @@ impl Upstream {
         }
     }
 
-    /// A kept connection of at most this age, or a new one. In a shortage, either may come later: there is no event for that.
+    /// A kept connection of at most this age, or a new one. In a shortage it tries both again and again, because no event reports the end
+    /// of a shortage.
     async fn connection(&self, max_age: Option<Duration>) -> io::Result<SendRequest<Upload>> {
         let began = Instant::now();
         loop {
@@ -122,7 +123,7 @@ impl Upstream {
         kept.retain(|(connection, used)| {
             !connection.is_closed() && (!connection.is_ready() || now - *used < max_age)
         });
-        // The newest first: so the others grow old.
+        // The newest connection is used first, so that the others grow old.
         let index = kept.iter().rposition(|(connection, _)| connection.is_ready())?;
         Some(kept.remove(index).0)
     }
@@ -141,7 +142,7 @@ impl Upstream {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(io::Error::other)?;
-        // Its errors are those of its requests.
+        // Errors of the connection are also errors of its requests.
         tokio::spawn(connection.with_upgrades());
         Ok(sender)
     }

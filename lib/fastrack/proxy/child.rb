@@ -9,8 +9,8 @@ require_relative "program"
 module Fastrack
   module Proxy
     # One process of the proxy, as the master sees it. The master writes settings to the process's standard input, one set a line. The
-    # process writes lines to its standard output: that it is ready, its counters, and lines for the log. At end of file each of the two
-    # ends the other.
+    # process writes lines to its standard output: that it is ready, its counters, and lines for the log. Each of the two ends at the
+    # other's end of file.
     class Child
       # Seconds for the start.
       START_TIME = 20
