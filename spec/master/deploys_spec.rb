@@ -24,11 +24,14 @@ RSpec.describe "Many deploys", once: "processes and descriptors" do
   # Deploys a version, and waits for the old master's end.
   def deploy(server, version)
     old = server.master
+    ended = server.log.scan("the old master has ended").size
     server.write("config.ru", app(version))
     usr2(server, to: pid_in(server))
     eventually(20, -> { server.log }) { server.master != old && server.log.include?("Fastrack is ready Workers:2 Pid:#{server.master}") }
     # Which reaps the first one.
     eventually { server.ended? && !ProcessTable.alive?(old) }
+    # Until the new one knows of that, it refuses another USR2.
+    server.await_log("the old master has ended", ended + 1)
     eventually { server.workers.size == 2 && pid_in(server) == server.master }
   end
 

@@ -15,7 +15,7 @@ RSpec.describe "Draining", once: "signals and sockets" do
   def await_draining(server) = eventually { server.connect { |socket| ask_on(socket) } =~ /^connection: close/i }
 
   it "C1 for DrainDelay seconds after a TERM everybody is served, and told that it was the last request" do
-    delay = GcMode.patient(2)
+    delay = GcMode.patient(4)
     server = start(options: { DrainDelay: delay })
     kept = server.connect
     expect(ask_on(kept)).not_to match(/^connection: close/i)
@@ -46,7 +46,7 @@ RSpec.describe "Draining", once: "signals and sockets" do
   end
 
   it "C1 HUP, USR2 and the like are ignored meanwhile, and another TERM changes nothing" do
-    server = start(options: { DrainDelay: delay = GcMode.patient(2) })
+    server = start(options: { DrainDelay: delay = GcMode.patient(4) })
     before = now
     server.signal(:TERM)
     await_draining(server)

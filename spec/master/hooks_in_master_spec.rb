@@ -18,7 +18,7 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     server.await_ready
     expect(server.get("/").status).to eq(200)
     before = server.await_workers(count)
-    expect(server.processes.size).to eq(count + 2)
+    eventually(20, -> { server.processes.map { |pid| ProcessTable.title(pid) } }) { server.processes.size == count + 2 }
     server.renew(before)
     expect([server.stop.exitstatus, server.processes]).to eq([0, []])
   end
@@ -64,9 +64,9 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     "takes what a wrapper of Process._fork returns for what it is" =>
       ["pid == 0 ? pid : nil", /process \d+ was forked nevertheless: .*\(TypeError\)/],
     "goes on where a wrapper of Process._fork hangs, and keeps the worker" =>
-      ["pid == 0 ? pid : sleep", /process \d+ was forked nevertheless: .*it is not done within 1 s/] }.each do |what, (code, line)|
+      ["pid == 0 ? pid : sleep", /process \d+ was forked nevertheless: .*it is not done within 4 s/] }.each do |what, (code, line)|
     it what do
-      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, WorkerBootTimeout: 1 }, config: <<~RUBY)
+      server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, WorkerBootTimeout: 4 }, config: <<~RUBY)
         Process.singleton_class.prepend(Module.new do
           def _fork = super.then { |pid| File.exist?("bad") ? (#{code}) : pid }
         end)
@@ -110,7 +110,8 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
   end
 
   it "leaves no process behind where before_exec hangs, and the old master is gone" do
-    server = start(options: { BootTimeout: 1 }, config: "before_exec { File.write('hung', ''); sleep }")
+    # By its end the old master is to have gone.
+    server = start(options: { BootTimeout: GcMode.patient(3) }, config: "before_exec { File.write('hung', ''); sleep }")
     usr2(server)
     server.await_file("hung")
     server.signal(:QUIT)
@@ -138,13 +139,13 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
   end
 
   it "goes on after WorkerBootTimeout where a plugin's event hangs, and runs the next one" do
-    server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 3 })
+    server = serve("", plugin: <<~RUBY, options: { WorkerBootTimeout: 6 })
       def start(launcher)
         launcher.events.on_booted { sleep }
         launcher.events.on_booted { File.write("next", "") }
       end
     RUBY
-    server.await_log(/^fastrack: a plugin's after_booted failed: .*it is not done within 3 s/)
+    server.await_log(/^fastrack: a plugin's after_booted failed: .*it is not done within 6 s/)
     server.await_file("next")
     expect_all_known(server, 2)
   end
@@ -164,7 +165,12 @@ RSpec.describe "D10 The master", once: "what the master does with what a hook ra
     end
 
     it "where after_stopped hangs, sooner by another TERM" do
-      server = serve("after_stopped { #{hang} }", options: { WorkerBootTimeout: 0 })
+      server = serve(<<~RUBY, options: { WorkerBootTimeout: 0 })
+        # The other TERM is to come earlier.
+        Fastrack::TimeLimit.send(:remove_const, :ENDING_TIME)
+        Fastrack::TimeLimit::ENDING_TIME = 600
+        after_stopped { #{hang} }
+      RUBY
       server.await_ready
       server.signal(:TERM)
       hung(server).signal(:TERM)

@@ -16,7 +16,7 @@ RSpec.describe "A server inside another process" do
       raise seen.inspect unless seen == [true, false, "127.0.0.1", server.port.to_s, "http", Process.pid]
       raise during.inspect unless during.slice(:signals, :title) == before.slice(:signals, :title)
       raise "not stopped" unless server.stop && !server.running? && server.stop.nil?
-      raise facts.inspect unless facts == before
+      wait_until { facts == before }
       begin
         request(server)
         raise "it still listens"
@@ -112,7 +112,7 @@ RSpec.describe "A server inside another process" do
         wait_until { inside == #{count} }
         stop = Thread.new { [server.stop, done] }
         go = true
-        puts({ answers: clients.map { |client| client.read.lines.last.tap { client.close } }, most: most, stopped: stop.value, left: facts == before }.to_json)
+        puts({ answers: clients.map { |client| client.read.lines.last.tap { client.close } }, most: most, stopped: stop.value, left: wait_until { facts == before } }.to_json)
       RUBY
       expect(seen).to eq({ answers: [(count > 1).to_s] * 7, most: count, stopped: [true, 7], left: true })
     end
@@ -135,7 +135,7 @@ RSpec.describe "A server inside another process" do
       stopped = server.stop
       bytes = client.read
       client.close
-      puts({ stopped: stopped, ensured: ensured, bytes: bytes, left: facts == before }.to_json)
+      puts({ stopped: stopped, ensured: ensured, bytes: bytes, left: wait_until { facts == before } }.to_json)
     RUBY
     expect(seen).to include(stopped: false, ensured: true, left: true)
     expect(seen[:bytes]).to match(/\A(?:HTTP\/1\.1 50\d |\z)/)
@@ -152,6 +152,7 @@ RSpec.describe "A server inside another process" do
       unix = socket.read.lines.last
       there = File.socket?("app.sock")
       [*servers, local].each(&:stop)
+      wait_until { helpers.zero? }
       puts({ bodies: bodies, unix: unix, there: there, after: File.exist?("app.sock"), url: local.url, port: local.port,
              addresses: local.addresses == [File.expand_path("app.sock")], helpers: helpers }.to_json)
     RUBY

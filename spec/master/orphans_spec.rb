@@ -76,16 +76,16 @@ RSpec.describe "Orphans", once: "processes and signals" do
     end
 
     it "B-orphans hooks have a time of their own after the last client" do
-      limit = GcMode.patient(4)
+      limit = GcMode.patient(6)
       server = Server.start(ru: slow, options: { GracefulTimeout: limit }, config: <<~CONFIG)
         max_workers 1
-        before_worker_shutdown { sleep #{limit * 0.75}; File.write("hook", "done") }
+        before_worker_shutdown { sleep #{limit * 0.6}; File.write("hook", "done") }
       CONFIG
       HttpPeer.open(server) do |peer|
         peer.write("GET / HTTP/1.0\r\n\r\n").read_until_size(1)
         kill_master(server)
         # A part of the client's time, so that the hook ends after it, and within its own.
-        sleep(limit * 0.4)
+        sleep(limit * 0.5)
         expect(HttpResponse.parse(peer.read_to_end).body.bytesize).to eq(16_000_000)
       end
       eventually { server.processes.empty? }

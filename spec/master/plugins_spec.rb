@@ -68,7 +68,8 @@ RSpec.describe "A plugin of Puma's", exec: "generation 0 is a program of its own
     server.write("config.ru", "raise 'typo'")
     usr2(server)
     server.await_log("this one carries on")
-    expect([said, queue_of(server), server.lines_of("stopped")]).to eq([before, true, []])
+    eventually(20, -> { said.inspect }) { said == before }
+    expect([queue_of(server), server.lines_of("stopped")]).to eq([true, []])
   end
 
   it "starts in the new master when the old one is killed, and what is left of that still has the port" do

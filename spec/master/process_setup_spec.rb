@@ -29,12 +29,11 @@ RSpec.describe "The server's process", once: "settings of processes" do
   end
 
   it "C2 stdout_path and stderr_path get what master and workers write, and add to what is there" do
-    server = Server.launch(ru: ru, options: { MaxWorkers: 1 }, unix: true, config: "stdout_path 'out.log'\nstderr_path 'err.log'")
-    server.write("out.log", "before\n")
+    server = Server.launch(ru: ru, options: { MaxWorkers: 1 }, unix: true, config: "stdout_path 'out.log'\nstderr_path 'err.log'", files: { "out.log" => "before\n" })
     path = "#{server.dir}/server.sock"
     eventually { File.socket?(path) && server.lines_of("out.log").any? { |line| line.include?("Listening") } }
     HttpResponse.ask(UNIXSocket.new(path))
-    expect(server.lines_of("out.log")).to include(/\AFastrack starts Listening on :unix:/, "an app's line")
+    expect(server.lines_of("out.log")).to include("before", /\AFastrack starts Listening on :unix:/, "an app's line")
     expect(server.lines_of("err.log")).to include("an app's complaint")
     expect(server.log).to eq("loading from config_file:#{server.dir}/fastrack.rb\n")
   end

@@ -116,10 +116,12 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
 
     it "C1 is kept right where rackup writes and removes it (--pid)" do
       server = start(arguments: ["--pid", "app.pid"])
-      2.times do
+      2.times do |index|
         old = server.master
         usr2(server, to: pid_in(server))
         eventually { server.master != old && !ProcessTable.alive?(old) }
+        # Until it knows of that, it refuses another USR2.
+        server.await_log("the old master has ended", index + 1)
         eventually { pid_in(server) == server.master }
       end
       expect(server.lines_of("app.pid.oldbin")).to eq([])

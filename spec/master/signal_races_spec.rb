@@ -38,8 +38,7 @@ RSpec.describe "Signals at a bad moment", once: "processes and signals" do
   it "B-faults those who wait at an address that is gone are served by a worker that was starting when it went" do
     FreePort.keep(2) do |port|
       config = ->(at) { "#{held_in("Fastrack::Worker", "prepare", "go")}\nlisten '127.0.0.1:#{at}'\nworker_processes 1\nafter_worker_ready { sleep 0.01 until File.exist?('serve') }" }
-      server = Server.launch(ru: Rackups::PID, options: { Host: nil, Port: nil }, config: config.call(port))
-      server.write("hold", "")
+      server = Server.launch(ru: Rackups::PID, options: { Host: nil, Port: nil }, config: config.call(port), files: { "hold" => "" })
       server.await_log("Listening on 127.0.0.1:#{port}")
       eventually { server.lines_of("held").first }
       server.remove("hold")

@@ -41,10 +41,12 @@ RSpec.describe "Signals", once: "processes and signals" do
     it "C1 recycles the workers with the ConfigFile as it is by then, and no client notices" do
       config = ->(workers, text) { "max_workers #{workers}\nafter_fork { $text = #{text.inspect} }" }
       server = Server.ready(ru: 'run ->(_env) { [200, {}, [$text]] }', config: config.call(2, "old"))
+      before = server.workers
       unnoticed(server) do |clients|
         server.reload(config.call(3, "new"))
         server.await_log(/^Fastrack is ready Workers:3/)
         expect(clients.news).to include("old")
+        server.await_workers(3) { |found| (found & before).empty? }
         clients.await_answers
         expect(clients.news.last).to eq("new")
       end
@@ -98,7 +100,12 @@ RSpec.describe "Signals", once: "processes and signals" do
       yield -> { [reader, writer].each(&:close) }, pid, log, reader
     ensure
       master = log.call[/Pid:(\d+)/, 1]&.to_i
-      [pid, master].compact.uniq.select { |one| ProcessTable.alive?(one) }.each { |one| Process.kill(:TERM, one) }
+      [pid, master].compact.uniq.each do |one|
+        Process.kill(:TERM, one) if ProcessTable.alive?(one)
+      rescue Errno::ESRCH
+        # It has just ended.
+        nil
+      end
       eventually { [pid, master].compact.none? { |one| ProcessTable.alive?(one) } }
       FileUtils.remove_entry(directory)
     end

@@ -55,11 +55,11 @@ RSpec.describe "A worker's successor on HUP", once: "the order of starts and sto
   end
 
   it "is not forked while two old ones are still finishing: there are never more than MaxWorkers + 2" do
-    server = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 3, MaxRequestPerChild: 0 })
+    server = Server.ready(ru: ThreadsApp::RU, options: { MaxWorkers: 3, MaxRequestPerChild: 0 })
     old = server.workers
-    requests = Array.new(3) { Thread.new { server.get("/slow").status } }
+    requests = Array.new(3) { Thread.new { server.get("/wait?go").status } }
     most = 0
-    eventually { ProcessTable.workers(server.master).size == 3 && server.file?("started") }
+    eventually { server.lines_of("waiting").size == 3 }
     server.signal(:HUP)
     eventually do
       most = [most, server.workers.size].max

@@ -200,7 +200,7 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
         File.symlink("two", "#{@dir}/current")
         expect(system({ "MAINPID" => main.to_s }, service["ExecReload"].first)).to be(true)
         expect([Process.wait2(main).last.exitstatus, asked]).to eq([0, "two"])
-        expect(MonitorClient.new("#{@dir}/run/app/app.control").status).to include("phase" => "serving", "pid" => File.read("#{@dir}/run/app/app.pid").to_i)
+        MonitorClient.new("#{@dir}/run/app/app.control").await { |status| status["phase"] == "serving" && status["pid"] == File.read("#{@dir}/run/app/app.pid").to_i }
       ensure
         last = File.read("#{@dir}/log")[/.*is ready Workers:4 Pid:(\d+)/m, 1].to_i
         Process.kill(:TERM, last) if last.positive?

@@ -67,7 +67,10 @@ RSpec.describe "the proxy: certificates by ACME", once: "what the program does, 
       expect(Edge.curl(server, host: "app.example").last).to be_success
       server.signal(:USR2)
       server.await_ready(2)
-      expect(certificate.serial).to eq(first.serial)
+      kept = certificate.serial
+      # On a machine that is slow it may be due already.
+      due = first.not_before + ((first.not_after - first.not_before) / 3 * 2)
+      expect(kept).to eq(first.serial) if Time.now < due
       eventually(60, -> { server.log }) { certificate.serial != first.serial }
     end
   end

@@ -42,7 +42,7 @@ RSpec.describe "the proxy: what an app learns of the client", once: "the program
     end
 
     it "the workers' socket is for the proxy's user only" do
-      path = File.read("/proc/net/unix")[/\S+\.proxy$/]
+      path = File.read("/proc/net/unix")[%r{\S+/#{server.master}\.proxy$}]
       expect([File.stat(path).mode & 0o777, File.stat(File.dirname(path)).mode & 0o777]).to eq([0o600, 0o700])
     end
   end

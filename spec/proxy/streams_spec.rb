@@ -10,7 +10,7 @@ RSpec.describe "the proxy: bodies and streams", once: "the program knows no Ruby
       event = ->(number) { (sleep 0.005 until File.exist?("event-\#{number}")) || "data: event \#{number}\n\n" }
       events = -> { Enumerator.new { |parts| 3.times { |number| parts << event.call(number) } } }
       map("/events") { run ->(_env) { [200, { "content-type" => "text/event-stream" }, events.call] } }
-      map("/gone") { run ->(env) { (sleep 0.01 until env["fastrack.client_gone"].call) || (File.write("gone", "") && [200, {}, []]) } }
+      map("/gone") { run ->(env) { File.write("asked", ""); (sleep 0.01 until env["fastrack.client_gone"].call) || (File.write("gone", "") && [200, {}, []]) } }
       map("/") { #{HttpApps.ru(:proxied)} }
     RUBY
   end
@@ -56,7 +56,7 @@ RSpec.describe "the proxy: bodies and streams", once: "the program knows no Ruby
   it "a client that leaves is gone for the app, too" do
     tls = Edge.connect(server)
     tls.write("GET /gone HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    eventually { ProcessTable.alive?(Edge.proxy(server)) }
+    server.await_file("asked")
     tls.close
     server.await_file("gone")
   end

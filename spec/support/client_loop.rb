@@ -6,6 +6,11 @@ class ClientLoop
   # Seconds between two requests of a client, at most. Without a pause they would leave others no processor.
   PAUSE = 0.01
 
+  # What is said of a connection that the server has ended, and of one that it has ended instead of an answer.
+  ENDED = "the connection ended after "
+  NOTHING = "#{ENDED}\"\""
+  private_constant :ENDED, :NOTHING
+
   # The bodies of all answers, oldest first for each client; what is said of requests that got no answer, or not one with status 200; how
   # many connections were made, and how many kept ones were closed after a response that said so.
   attr_reader :bodies, :failures, :connections, :renewals
@@ -16,16 +21,20 @@ class ClientLoop
   # @param paths [Array<String>] what each of the clients asks for
   # @param kept [Boolean] whether they use a connection again until they are told that it is closed
   # @param pause [Numeric] see PAUSE
-  def self.run(server, paths: ["/"] * 3, kept: false, pause: PAUSE, &block) = new(server, paths, kept, pause).tap { |one| one.run(&block) }
+  # @param idle [Numeric, nil] seconds without a request after which a kept connection may be closed without a word
+  def self.run(server, paths: ["/"] * 3, kept: false, pause: PAUSE, idle: nil, &block)
+    new(server, paths, kept, pause, idle).tap { |one| one.run(&block) }
+  end
 
   # The same of clients that keep their connections, and ask all for one path.
   def self.kept(server, clients: 6, path: "/pid", **keywords, &block) = run(server, paths: [path] * clients, kept: true, **keywords, &block)
 
-  def initialize(server, paths, kept, pause)
+  def initialize(server, paths, kept, pause, idle)
     @server = server
     @paths = paths
     @kept = kept
     @pause = pause
+    @idle = idle
     @connections = @renewals = 0
     @bodies = []
     @failures = []
@@ -60,19 +69,33 @@ class ClientLoop
 
   def ask(index)
     socket = Thread.current[:connection] ||= connect
-    socket.write("GET #{@paths[index]} HTTP/1.1\r\nHost: localhost\r\n#{"Connection: close\r\n" unless @kept}\r\n")
+    send_request(socket, @paths[index])
     response = HttpResponse.parse(read(socket))
     renew if !@kept || response.headers["Connection"].to_s.casecmp?("close")
     note(response.status == 200 ? response.body : nil, response.inspect)
   rescue StandardError => e
     hang_up
-    note(nil, "#{e.class}: #{e.message}")
+    note(nil, "#{e.class}: #{e.message}") unless closed_when_idle?(e)
   ensure
     @asked[index] += 1
     sleep(rand * @pause)
   end
 
+  # Whether the client has let the connection be idle for too long: the machine may have stopped this process.
+  def closed_when_idle?(error)
+    @idle && Thread.current[:idle].to_f > @idle && (error.is_a?(Errno::EPIPE) || error.message == NOTHING)
+  end
+
+  # Notes how long ago the one before was sent.
+  def send_request(socket, path)
+    socket.write("GET #{path} HTTP/1.1\r\nHost: localhost\r\n#{"Connection: close\r\n" unless @kept}\r\n")
+  ensure
+    before, Thread.current[:sent_at] = Thread.current[:sent_at], Eventually.now
+    Thread.current[:idle] = before && (Thread.current[:sent_at] - before)
+  end
+
   def connect
+    Thread.current[:sent_at] = nil
     @lock.synchronize { @connections += 1 }
     return @server.connect unless @port || @path
 
@@ -99,7 +122,7 @@ class ClientLoop
     end
     bytes
   rescue EOFError
-    raise "the connection ended after #{bytes.inspect}"
+    raise "#{ENDED}#{bytes.inspect}"
   end
 
   def note(body, failure) = @lock.synchronize { body ? @bodies << body : @failures << failure }

@@ -18,7 +18,7 @@ class InProcess
       Net::HTTP.get_response(URI("#{server.url}#{path}"))
     end
 
-    # A thread may end while they are read.
+    # A thread may end while they are read, and is there for a moment after its end.
     def helpers
       Dir.glob("/proc/self/task/*/comm").count do |file|
         File.read(file) == "fastrack helper\n"

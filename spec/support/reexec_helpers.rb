@@ -22,8 +22,8 @@ module ReexecHelpers
   end
 
   # While clients ask, old and new ones, slow and fast; gives what they got.
-  def unnoticed(server, kept: false, &block)
-    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], kept: kept, &block)
+  def unnoticed(server, **keywords, &block)
+    loop = ClientLoop.run(server, paths: %w[/ /slow / /slow], **keywords, &block)
     expect(loop.failures).to eq([])
     loop.bodies
   end

@@ -130,10 +130,13 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
       nil
     end
 
+    # So many clients, unless the machine has stopped them for more than a second.
+    def be_served_every_second(asked, clients) = asked[:longest_gap_us] > 1_000_000 ? be < clients : eq(clients)
+
     it "ask each request by its weight, and are told apart where some connect anew" do
       often, seldom = %w[/often /seldom].map { |path| Bench::Request.new(path: path) }
       load = Bench::ClosedLoop.new(endpoint: @endpoint, requests: { often => 9, seldom => 1 }, connections: 3, new: 1).for_requests(300)
-      expect(load).to include(requests: 300, clients: 3, served_every_second: 3, errors: { connect: 0, read: 0, status: 0, timeout: 0 })
+      expect(load).to include(requests: 300, clients: 3, served_every_second: be_served_every_second(load, 3), errors: { connect: 0, read: 0, status: 0, timeout: 0 })
       expect(load[:samples].map(&:service_us).uniq).to eq([7])
       expect(load[:samples].count { |sample| sample.request == seldom }).to be_between(5, 80)
       heads = Array.new(@asked.size) { @asked.pop }
@@ -144,9 +147,9 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     end
 
     it "hold connections on which nothing happens, as many as the server keeps" do
-      held, there, asked = Bench::Bystanders.hold(@endpoint, 40, 5) { |found| found["held"] }
-      expect([held, there, asked.slice(:clients, :served_every_second)])
-        .to eq([40, { "held" => 40, "closed" => 0, "failed" => 0, "still_open" => 40 }, { clients: 40, served_every_second: 40 }])
+      held, there, asked = Bench::Bystanders.hold(@endpoint, 40, 60) { |found| found["held"] }
+      expect([held, there, asked[:clients], asked[:served_every_second]])
+        .to match([40, { "held" => 40, "closed" => 0, "failed" => 0, "still_open" => 40 }, 40, be_served_every_second(asked, 40)])
     end
 
     it "send and read slowly, and begin anew where the server breaks off" do

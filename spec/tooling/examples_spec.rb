@@ -20,9 +20,12 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
   def settings(config) = Fastrack::ConfigFile.load(write("settings.rb", config))
 
   # Starts an example's folder by a shell, as a Procfile's command is, with bundle and fastrack on PATH.
-  def boot(name, ru: nil)
+  #
+  # @param delay [Numeric, nil] seconds of DrainDelay instead of the example's
+  def boot(name, ru: nil, delay: nil)
     FileUtils.cp_r(File.join(Server::ROOT, "examples", name, "."), @dir)
     write("config.ru", ru) if ru
+    write("config/fastrack.rb", File.read("#{@dir}/config/fastrack.rb").sub(/^drain_delay .*/, "drain_delay #{delay}")) if delay
     write("bin/bundle", "#!/bin/sh\nshift\nexec \"$@\"\n", 0o755)
     write("bin/fastrack", "#!/bin/sh\nexec #{RbConfig.ruby} -w #{Server::COMMAND} \"$@\"\n", 0o755)
     procfile = File.join(@dir, "Procfile")
@@ -52,22 +55,23 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
 
   # The platform sends it to all of a dyno, and its router goes on for a moment.
   it "answer all requests when every process gets TERM at once, and those that come a moment later" do
-    server = boot("heroku", ru: <<~'RUBY')
+    server = boot("heroku", delay: GcMode.patient(3), ru: <<~'RUBY')
       run lambda { |env|
         if env["PATH_INFO"] == "/slow"
           File.write("begun.#{Process.pid}", "")
-          sleep 0.8
+          sleep 0.01 until File.exist?("go")
         end
         [200, {}, ["answered"]]
       }
     RUBY
-    server.await_workers(2)
+    server.await_ready
     slow = Array.new(2) { Thread.new { server.get("/slow").body } }
     eventually { Dir.glob("#{@dir}/begun.*").size == 2 }
     KeptPeer.new(server)
     waiting = Array.new(4) { Thread.new { server.get.body } }
     server.processes.each { |pid| Process.kill(:TERM, pid) }
     later = Array.new(4) { Thread.new { server.get.body } }
+    write("go", "")
     expect([*slow, *waiting, *later].map(&:value)).to eq(["answered"] * 10)
     expect(server.wait.exitstatus).to eq(0)
   end
