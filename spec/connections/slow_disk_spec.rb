@@ -61,7 +61,7 @@ RSpec.describe "C4 A disk that takes nothing", once: "the engine writes bodies a
   end
 
   it "is no fault of the client's: BodyTimeout does not count while it is waited for" do
-    # What the client itself takes for a part is far less, also on a busy machine.
+    # The client itself takes far less between two parts, also on a busy machine.
     serve_slowly(BodyTimeout: timeout = GcMode.patient(1.5))
     one, = uploads
     expect(one.anything_within?(timeout * 1.3)).to be(false)

@@ -29,7 +29,7 @@ RSpec.describe "MaxQueueTime", once: "measured and answered without Ruby" do
   # What a client may say of the time of its request: it makes no wait shorter.
   [["new", nil, nil], ["kept", "GET / HTTP/1.1\r\nHost: h\r\n\r\n", nil], ["new", nil, -1]].each do |kind, first, said|
     it "refuses, by its own clock, what has waited on a #{kind} connection#{", whatever its client says" if said}" do
-      # What comes before a worker serves has waited, too.
+      # A request that comes before a worker serves has waited, too.
       server = Server.ready(ru: ru, options: { MaxWorkers: 1, MaxQueueTime: limit = GcMode.patient(1) })
       HttpPeer.open(server) do |peer|
         peer.write(first).read_until(/\r\n\r\n1/) if first

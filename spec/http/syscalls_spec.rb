@@ -36,7 +36,7 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     window
   end
 
-  # Other processes may have the processor for so long that a request lasts: one good try of so many will do.
+  # Other processes may have the processor for so long that a request lasts. One good try of so many will do.
   tries = 5
 
   # A look at what else there is, or what has to do with the helper thread, which looks after requests that take long: a
@@ -77,8 +77,8 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
     end
   end
 
-  # One after the other, so that the worker waits for each of them. Gives how often it makes each call for them; nil where the helper has handed
-  # the connection over, which has another number then.
+  # How often the worker makes each call for a kept connection; nil where the helper has handed the connection over, so that its descriptor has
+  # another number.
   define_method(:counts_of_kept) do |worker, others|
     eventually(5) do
       kept = worker.calls.find { |call| call.arguments.include?("HTTP/1.1 200") }&.arguments.to_s[/\A\d+/]
@@ -98,6 +98,7 @@ RSpec.describe "the system calls of a hello request", :quiet, once: "what the en
   it "are recvfrom and sendto on a kept connection, and no other thread sends (C4)", linux: "timerfd, eventfd and level-triggered events" do
     counts = (1..tries).lazy.filter_map do
       serve(app, wrapper: HttpStrace.wrapper(@traces))
+      # One after the other, so that the worker waits for each of them.
       KeptPeer.open(server) { |peer| requests.times { peer.get("/") } }
       # By number the helper may come first: numbers begin again when they are used up.
       worker, *others = Dir.children("/proc/#{@worker}/task").map(&:to_i).partition { |thread| thread == @worker }.flatten.map { |thread| HttpStrace.new(@traces, thread) }

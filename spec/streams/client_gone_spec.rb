@@ -10,7 +10,7 @@ RSpec.describe "A client that leaves its stream" do
       serve_streams(threads: 2)
       peers = Array.new(10) { |number| stream("/#{kind}/silent?#{number}", streaming: number + 1) }
       peers.each(&manner)
-      # It takes more where the machine stands still.
+      # The server takes more where the machine stands still.
       eventually(5) { server.lines_of("ended").size == 10 }
       # By an exception that is that of a write, too; then the body is closed.
       expect(server.lines_of("ended")).to all(match(/ Fastrack::ClientGone true true\z/))

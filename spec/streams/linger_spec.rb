@@ -29,7 +29,7 @@ RSpec.describe "A worker that was replaced, with streams or sockets that the app
     @old = server.workers.first
     clients = yield
     server.signal(:HUP)
-    # Where Linger is short it may be over at the next look.
+    # A short Linger may be over at the next look at the states.
     server.await_log("(pid #{@old}) lingers")
     clients
   end

@@ -44,7 +44,7 @@ module KeptHelpers
 
   def sockets(*pids) = pids.sum { |pid| ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") } }
 
-  # The same, once it has not changed for some looks: who has handed a connection over closes its own descriptor a moment later.
+  # The same, once it has not changed for some looks. A worker that has handed a connection over closes its own descriptor a moment later.
   def settled_sockets(*pids)
     counts = []
     eventually { (counts = [*counts.last(9), sockets(*pids)]).size == 10 && counts.uniq.one? }

@@ -53,7 +53,7 @@ module ReforkHelpers
     Server.ready(ru: app, config: config, fastrack: fastrack, options: { MaxWorkers: 3, MaxRequestPerChild: 0, ControlPath: "control", **options })
   end
 
-  # Asks until one worker has served more than any other. Its connection goes to another one where it is kept from its work just then.
+  # Asks until one worker has served more than any other. A kept connection goes to another worker when its own has no processor.
   #
   # @return [Integer] its pid
   def warmed(server, path = "/keep") = KeptPeer.new(server).then { |peer| kept_by_one(peer, path).tap { peer.close } }

@@ -38,7 +38,7 @@ RSpec.describe "`refork true`", linux: "a subreaper (prctl(2))", once: "the mast
     server = serve("Fastrack.forbid_refork!\n#{app}")
     ClientLoop.run(server, kept: true) do |loop|
       server.await_log(/refork: nothing happens: the app forbids it \(.*config\.ru:1\)$/)
-      # It looks again, more than once.
+      # The server looks again, more than once.
       served = loop.bodies.size
       eventually(60) { loop.bodies.size > served * 2 }
     end

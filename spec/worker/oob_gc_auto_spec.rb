@@ -41,7 +41,7 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides",
   # @return [Array<Integer>] the answer
   def ask(path = "/") = server.get(path).body.split.map(&:to_i)
 
-  # The same, of the only worker. Returns when it is idle, with all of its threads: it may not be when its client has the answer.
+  # The same. Returns when all threads of the only worker are idle: a thread may still work when its client has the answer.
   def ask_and_rest(path = "/") = ask(path).tap { eventually { resting? } }
 
   def resting?

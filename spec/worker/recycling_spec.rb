@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 RSpec.describe "Recycling" do
-  # Pids of the workers that answered so many requests, one after the other, none while another one than the last is still at its end: to the
-  # master one is until it was waited for.
+  # Pids of the workers that answered so many requests, one after the other. Before each request the master has waited for all workers that
+  # have ended, but for the last one.
   def unhurried_answers(server, count)
     Array.new(count).each_with_object([]) do |_, pids|
       pids << server.get.body.to_i

@@ -145,7 +145,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     mold = warmed(server)
     refork(server)
     server.await_log("has ended: ")
-    # None is at its end.
+    # No worker is at its end.
     status = MonitorClient.new(server.file("control")).await("idle") { |found| found["workers"].map { |one| one["state"] } == %w[idle] * 3 }
     workers = status["workers"].map { |one| one["pid"] }
     server.write("hold", "")
@@ -193,7 +193,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
       server.await_log(/refork: generation 3 from generation 0: 3 workers \d+ MB -> \d+ MB$/)
     end
     expect([loop.failures, answers.call("/").values.uniq]).to eq([[], ["-"]])
-    # What has just ended has no name.
+    # A process that has just ended has no title.
     eventually { (roles(server).keys - %w[generation worker]).empty? }
     expect(server.log).to match(/given up: the mold \(pid \d+\) has 4\d MB of its own, and had 4\d MB as a worker, .*; workers are forked from generation 0$/)
   end
@@ -222,7 +222,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
 
   it "has a worker become the mold whose last request is also the last one of its limit, and knows all that the mold forks" do
     server = peer = pids = nil
-    # Its connection goes to another one where it is kept from its work just then.
+    # A kept connection goes to another worker when its own has no processor.
     until pids&.one?
       server = serving(MinRequestPerChild: 21, MaxRequestPerChild: 21)
       peer = KeptPeer.new(server)
@@ -299,7 +299,7 @@ RSpec.describe "`fastrack refork`", linux: "a subreaper (prctl(2))" do
     asked = Thread.new { peer.get("/until-stopped?hijack") }
     output, status = refork(server)
     expect([output, status]).to match([/worker \d \(pid #{mold}\) has hijacked connections or streams, which a fork would have, too/, 1])
-    # What has just ended has no name.
+    # A process that has just ended has no title.
     eventually { (roles(server).keys - %w[generation worker]).empty? }
     asked.kill
   end
