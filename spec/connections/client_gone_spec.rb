@@ -17,7 +17,7 @@ RSpec.describe "C4 A client that has left", once: "sockets of the engine" do
     it "is dropped when it was in the queue, before the app is called, and counted (#{manner})" do
       ones = kept_peers(3)
       occupy("busy")
-      before = sockets(@worker)
+      before = settled_sockets(@worker)
       ones.each.with_index(201) { |one, code| one.ask("/status/#{code}") }
       # Then all have been read.
       eventually { sockets(@worker) == before - 3 }

@@ -99,7 +99,8 @@ RSpec.describe "C4 When a worker is exchanged" do
   end
 
   it "KeepAliveTimeout, HeaderTimeout and BodyTimeout go on, however many workers have had the connection", once: "timers of the engine" do
-    serve_kept(options: { KeepAliveTimeout: 2, HeaderTimeout: 2, BodyTimeout: 2 })
+    # The others have to begin before the idle one's time is over.
+    serve_kept(options: { KeepAliveTimeout: 5, HeaderTimeout: 2, BodyTimeout: 2 })
     idle, *ones = kept_peers(3)
     took = seconds do
       ones[0].write("GET /pid HTTP/1.1\r\n")

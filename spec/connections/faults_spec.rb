@@ -33,7 +33,7 @@ RSpec.describe "C4 Connections, when something goes wrong" do
           server.get("/pid") unless stage.include?("unknown")
           ones.each(&manner)
           busy_with("gate#{journal.lines.size}") do |late|
-            late.each { |one| Thread.new { one.write(bytes) }.join(0.2) && one.public_send(manner) }
+            late.each { |one| Thread.new { one.write(bytes) }.join(20) && one.public_send(manner) }
           end
         end
         expect_worker_alive

@@ -66,11 +66,11 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
       it "is first come, first served when all workers are busy" do
         ones = kept_peers(8)
         busy = occupy("a", "b", kind: kind).keys
-        before = busy.sum { |pid| sockets(pid) }
+        before = settled_sockets(*busy)
         ones.each.with_index(1) do |one, number|
           one.ask("/status/#{200 + number}")
           # Each is in the queue before the next one comes: no worker has it any more.
-          eventually { busy.sum { |pid| sockets(pid) } == before - number }
+          eventually { sockets(*busy) == before - number }
         end
         open_gate("b")
         expect(ones.map { |one| one.answer.status }).to eq((201..208).to_a)
@@ -112,7 +112,7 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
     worker, = server.await_workers(1)
     ones = kept_peers(3)
     occupy("a")
-    before = sockets(worker)
+    before = settled_sockets(worker)
     ones.each { |one| one.ask("/status/201") }
     eventually { sockets(worker) == before - 3 }
     server.signal(:TERM)
@@ -139,9 +139,9 @@ RSpec.describe "C4 Hand-over", once: "sockets of the engine" do
     def queued(count)
       ones = kept_peers(count)
       busy = occupy("a", "b")
-      free = busy.keys.sum { |pid| sockets(pid) } - count
+      free = settled_sockets(*busy.keys) - count
       ones.each.with_index { |one, index| one.ask("/status/#{201 + (index % 90)}") }
-      eventually(20) { busy.keys.sum { |pid| sockets(pid) } == free }
+      eventually(20) { sockets(*busy.keys) == free }
       [ones, busy]
     end
 

@@ -141,7 +141,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
   end
 
   it "end for the app when the client takes nothing for WriteTimeout, and are reset where the app has passed them" do
-    serve_long(options: { "WriteTimeout" => 1 })
+    serve_long(options: { "WriteTimeout" => 3 })
     slow_readers(1, "/endless")
     eventually(20) { noted("/left") == 1 }
     reader = served_readers(1, "/chunked").first
@@ -186,7 +186,7 @@ RSpec.describe "C4 Responses that are longer than what slow readers take", once:
       readers = served_readers(3, "/chunked")
       successor = server.renew([@worker]).first
       eventually(20) { !ProcessTable.alive?(@worker) }
-      expect(spools(successor)).to eq(3)
+      eventually { spools(successor) == 3 }
       readers.each { |reader| expect_whole(reader) }
       expect(readers.first.get("/pid").body.to_i).to eq(successor)
     end

@@ -268,7 +268,7 @@ RSpec.describe "A master of root's", if: Process.uid.zero? && RUBY_PLATFORM.incl
 
   it "D9 lets the app's user neither see nor stop the server by a control socket in a folder of his" do
     server = start(options: { User: "nobody", ControlPath: "#{log}/control" })
-    eventually { File.socket?("#{log}/control") }
+    MonitorClient.new("#{log}/control").await("no monitor") { true }
     ask = ["curl", "-sS", "--unix-socket", "#{log}/control", "http://localhost/status.json"]
     expect(IO.popen(["setpriv", "--reuid=nobody", "--clear-groups", *ask], &:read)).to eq("ask as root or as the user that the master runs as\n")
     expect(IO.popen(ask, &:read)).to include("\"phase\"")

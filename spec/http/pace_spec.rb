@@ -26,7 +26,7 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
       peer.write(message("GET /#{name} HTTP/1.1", "Host: a", "Connection: close"))
       peer.read_until(/\r\n\r\n/)
       # The time is what makes the reader a slow one.
-      sleep 0.3
+      sleep 1
       peer.read_to_end
       expect(peer.ending).to eq(:closed)
       HttpResponse.parse(peer.received)
@@ -58,7 +58,7 @@ RSpec.describe "B-pace clients that are slow, or gone", once: "timers and bytes 
 end
 
 RSpec.describe "B-pace the option Timeout", once: "timers of the engine" do
-  timeout = GcMode.patient(0.5)
+  timeout = GcMode.patient(1.5)
   before(:context) { serve(HttpApps.ru(:pacing), options: { "Timeout" => timeout }) }
 
   it "B-slow-reader a reader that takes nothing at all is cut off, and others are served again" do

@@ -8,7 +8,7 @@ RSpec.describe "Figures of streams", once: "the monitor and the access log" do
   it "are in the status, the metrics and `fastrack status`, apart from requests in the app" do
     serve_streams(threads: 2)
     3.times { |number| stream("/each/events?#{number}", streaming: number + 1) }
-    status = monitor.status
+    status = monitor.await("the worker is not idle") { |found| found["workers"].first["state"] == "idle" }
     expect([status["workers"].first.values_at("streams", "in_app", "state"), status["streams_begun"]]).to eq([[3, 0, "idle"], 3])
     expect(status["connections"].values_at("streaming", "in_app")).to eq([3, 0])
     metrics = monitor.metrics

@@ -120,7 +120,7 @@ RSpec.describe "A stream" do
       await_streams(0)
       server.remove("end")
     end
-    expect(app_threads).to be <= 4
+    eventually { app_threads <= 4 }
   end
 
   it "goes on when other requests reach MaxRequestPerChild, and the worker is replaced when it is over" do

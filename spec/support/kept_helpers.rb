@@ -42,7 +42,14 @@ module KeptHelpers
     all.group_by { |one| one.get("/pid").body.to_i }.map { |worker, peers| [peers.first(count), worker] }.find { |peers, _| peers.size == count }
   end
 
-  def sockets(pid) = ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") }
+  def sockets(*pids) = pids.sum { |pid| ProcessTable.descriptors(pid).values.count { |target| target&.start_with?("socket:") } }
+
+  # The same, once it has not changed for some looks. A worker that has handed a connection over closes its own descriptor a moment later.
+  def settled_sockets(*pids)
+    counts = []
+    eventually { (counts = [*counts.last(9), sockets(*pids)]).size == 10 && counts.uniq.one? }
+    counts.last
+  end
   def worker_of(path) = journal.lines.map(&:split).find { |_, called| called == path }&.first&.to_i
   def calls_of(path) = calls.count(path)
 

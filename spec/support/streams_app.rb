@@ -125,7 +125,10 @@ module StreamsApp
       when "peak" then next [200, {}, [PEAK[:wait].to_s]]
       when "threads" then next [200, {}, [Thread.list.count { |thread| thread.name&.start_with?("fastrack thread") }.to_s]]
       when "env" then next [200, {}, [[env["rack.multithread"], Thread.current.name, env.key?("puma.mark_as_io_bound")].join(" ")]]
-      when "big" then next [200, SSE, Enumerator.new { |parts| 40.times { |i| parts << (i.to_s.rjust(8) * 12_500) ; sleep 0.01 } }]
+      when "big"
+        # The second half for the file "go".
+        half = ->(number) { sleep 0.01 until number < 20 || Notes.file?("go") }
+        next [200, SSE, Enumerator.new { |parts| 40.times { |number| half.call(number) ; parts << (number.to_s.rjust(8) * 12_500) } }]
       end
       [200, { "content-type" => "text/plain" }, ["ok"]]
     }

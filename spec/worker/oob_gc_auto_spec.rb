@@ -41,9 +41,14 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides",
   # @return [Array<Integer>] the answer
   def ask(path = "/") = server.get(path).body.split.map(&:to_i)
 
-  # The same. Returns when the worker is idle: it may not be when its client has the answer.
-  def ask_and_rest(path = "/")
-    ask(path).tap { |*, pid| eventually { File.read("/proc/#{pid}/stat")[/\) (\w)/, 1] == "S" } }
+  # The same. Returns when all threads of the only worker are idle: a thread may still work when its client has the answer.
+  def ask_and_rest(path = "/") = ask(path).tap { eventually { resting? } }
+
+  def resting?
+    Dir.glob("/proc/#{server.workers.first}/task/*/stat").all? { |stat| File.read(stat)[/\) (\w)/, 1] == "S" }
+  rescue Errno::ENOENT, Errno::ESRCH
+    # A thread has just ended.
+    false
   end
 
   # Collections in requests, by the answers.
@@ -142,9 +147,9 @@ RSpec.describe "OobGC=auto", :quiet, exec: "what is in the heap decides",
     RUBY
     (seldom, room), (often, little) = ["auto", false].map do |choice|
       @server = Server.start(ru: ru, options: { OobGC: choice, MaxWorkers: 1, MaxRequestPerChild: 0 })
-      150.times { ask }
-      first = ask
-      answers = Array.new(100) { ask }
+      150.times { ask_and_rest }
+      first = ask_and_rest
+      answers = Array.new(100) { ask_and_rest }
       [answers.last[0] - first[0], answers.last[1]]
     end
     expect(seldom).to be <= often / 2
