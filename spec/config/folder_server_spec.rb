@@ -40,7 +40,7 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
 
   it "find the new master, too, while the old one has a request to finish" do
     write("config.ru", Rackups::GATE)
-    server = running
+    server = running("-O", "GracefulTimeout=600")
     slow = Thread.new { server.get("/slow") }
     eventually { lines("started").any? }
     expect(fastrack("restart")).to match([/^ready in/, 0])
