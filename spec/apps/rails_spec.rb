@@ -26,9 +26,19 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     end.flat_map(&:value)
   end
 
+  # The same, until each worker has answered.
+  def connections_of_all
+    seen = []
+    eventually(60) { (@server.workers - seen.concat(connections).map { |one| one["worker"] }).empty? }
+    seen
+  end
+
+  # How many those are once it has done with all that have begun, those of other examples, too.
+  def all_completed = eventually { completed.then { |count| count if count == @server.log.scan(/ Started [A-Z]+ "/).size } }
+
   describe "connections to the database, with before_fork and after_fork in its ConfigFile" do
     it "has one for each worker, and none in the master" do
-      seen = connections
+      seen = connections_of_all
       by_worker = seen.group_by { |one| one["worker"] }.transform_values { |ones| ones.map { |one| one["backend"] }.uniq }
       expect(by_worker.keys).to match_array(@server.workers)
       expect([by_worker.values.map(&:size), by_worker.values.flatten.uniq.size]).to match([all(eq(1)), 3])
@@ -40,10 +50,10 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     end
 
     it "has a new one in a worker that replaces another" do
-      before = connections
+      before = connections_of_all
       Process.kill(:TERM, before.first["worker"])
       eventually { !ProcessTable.alive?(before.first["worker"]) && @server.workers.size == 3 }
-      after = connections
+      after = connections_of_all
       expect(after.map { |one| one["worker"] }).not_to include(before.first["worker"])
       fresh = after.map { |one| one["backend"] }.uniq - before.map { |one| one["backend"] }
       expect(fresh.size).to eq(1)
@@ -58,7 +68,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
       "a file" => %w[GET /source], "a redirection" => %w[GET /old], "a page that is not there" => %w[GET /nowhere],
       "a form that is refused" => %w[POST /notes] }.each do |what, (verb, path)|
       it "comes right after the response, for #{what}" do
-        before = completed
+        before = all_completed
         @server.request(verb, path, { "Content-Length" => 0 })
         eventually { completed == before + 1 }
       end
@@ -113,7 +123,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
     end
 
     it "is told when the client is gone before the end, and ends" do
-      before = completed
+      before = all_completed
       3.times do |nr|
         @server.connect do |socket|
           socket.write("GET /progress?file=gone-#{nr} HTTP/1.1\r\nHost: localhost\r\n\r\n")

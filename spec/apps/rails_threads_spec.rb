@@ -69,8 +69,12 @@ RSpec.describe "A Rails app with MaxThreads", skip: AppRails.missing do
   it "has as many requests at once as there are threads, and as many database connections as it takes" do
     inside = Array.new(2 * threads) { Thread.new { @server.get("/connection") } }
     before = @postgres.backends.size
-    answers = inside.map { |one| JSON.parse(one.value.body) } + Array.new(24) { Thread.new { JSON.parse(@server.get("/connection").body) } }.map(&:value)
-    expect(answers.map { |one| one["backend"] }.uniq.size).to be > 2
+    answers = inside.map { |one| JSON.parse(one.value.body) }
+    # On a busy machine it may take some until two are there at once.
+    eventually do
+      answers += Array.new(24) { Thread.new { JSON.parse(@server.get("/connection").body) } }.map(&:value)
+      answers.map { |one| one["backend"] }.uniq.size > 2
+    end
     # The pools' size: see config/database.yml.
     expect([before, @postgres.backends.size].max).to be <= 2 * (threads + 1)
   end

@@ -125,7 +125,8 @@ RSpec.describe "ConfigFile", once: "a file of words" do
     end
 
     it "that waits for a pipe when HUP reads it again changes nothing, and workers are replaced again after WorkerBootTimeout" do
-      server = start_waiting(GcMode.patient(1))
+      # New workers have as long.
+      server = start_waiting(GcMode.patient(2))
       server.signal(:KILL, to: server.workers.first)
       expect(server.get.status).to eq(200)
       server.await_log(/^fastrack: HUP changes nothing: ConfigFile #{server.dir}\/fastrack.rb:3: it is not done within [\d.]+ s \(.*\)$/)

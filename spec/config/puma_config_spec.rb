@@ -103,6 +103,8 @@ RSpec.describe "A puma.rb", once: "the words are the same in every Ruby" do
       write("code", "new")
       FileUtils.touch(path("tmp/restart.txt"))
       eventually { server.get.body == "new" }
+      # The old worker may still take a client when the new one serves.
+      server.await_workers(1)
       expect([server.get.body, server.log]).to match(["new", /^fastrack: tmp\/restart\.txt was touched: restarting \(HUP\)$/])
     end
 

@@ -89,7 +89,7 @@ RSpec.describe "A new master's start", exec: "proc(5) of a new process" do
     end
 
     it "B-faults ends after BootTimeout, though it is another process by then than the one that the old master has started" do
-      with_stuck_master("-O", "BootTimeout=#{GcMode.patient(2)}", "-O", "GracefulTimeout=1")
+      with_stuck_master("-O", "BootTimeout=#{GcMode.patient(4)}", "-O", "GracefulTimeout=1")
       eventually { !ProcessTable.alive?(@fresh) && pid == @old }
       expect(ask).to start_with("v1")
     end

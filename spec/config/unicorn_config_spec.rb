@@ -73,6 +73,6 @@ RSpec.describe "A unicorn.rb", once: "words, sockets and processes" do
     server.signal(:KILL, to: worker)
     eventually { server.lines_of("notes").size == 3 }
     expect(server.lines_of("notes")).to contain_exactly("[20.0, 1, true, true]", "[20.0, 1, true, true]", "[0, #{worker}, 9]")
-    expect(server.lines_of("server.txt").grep(/INFO -- : worker 0 is ready/)).not_to be_empty
+    eventually { server.lines_of("server.txt").grep(/INFO -- : worker 0 is ready/).any? }
   end
 end

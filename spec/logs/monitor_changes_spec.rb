@@ -12,7 +12,10 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
       pids = []
       done = false
       asking = Thread.new { pids << monitor.status["pid"] until done }
+      answer = -> { pids.size.then { |before| eventually { pids.size > before + 1 || !asking.alive? } } }
+      answer.call
       yield
+      answer.call
       done = true
       asking.value
       pids
@@ -87,14 +90,13 @@ RSpec.describe "The monitor", linux: "a thread with descriptors of its own", onc
     alone = Server.ready(ru: MonitorHelpers::APP, options: { MaxWorkers: 2 })
     # But for the one that gives the monitor its orders.
     Eventually.eventually { sockets.call(server.master).size == sockets.call(alone.master).size + 1 }
-    held = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /status.json HTTP/1.1\r\n") } }
-    server.renew
-    # Those that it has accepted, and where it listens.
-    inodes = eventually do
+    # Those that it has accepted, and where it listens. It keeps clients for ten seconds.
+    inodes = eventually(60) do
+      held = Array.new(3) { monitor.connect.tap { |socket| socket.write("GET /status.json HTTP/1.1\r\n") } }
+      server.renew
       found = File.readlines("/proc/net/unix").select { |line| line.end_with?("#{monitor.path}\n") || line.include?(".control.") }.map { |line| line.split[6] } - ["0"]
-      found if found.size >= 4
+      found if found.size >= 4 && held.all? { |socket| socket.read_nonblock(1, exception: false) == :wait_readable }
     end
-    expect(held.map { |socket| socket.read_nonblock(1, exception: false) }).to eq([:wait_readable] * 3)
     open = [server.master, *server.workers].flat_map { |pid| ProcessTable.descriptors(pid).values }
     expect(open.compact.grep(/socket:\[(#{inodes.join("|")})\]/)).to eq([])
   end

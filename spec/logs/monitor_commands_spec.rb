@@ -47,7 +47,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
       visited(ru: %q(run ->(_env) { sleep(0.01) until File.exist?("go"); [200, {}, []] })) do |server, browser|
         hung(server, "/#{"long/" * 30}wait", 1)
         browser.narrow(390)
-        Eventually.eventually { browser.run("return document.querySelectorAll('#workers tr').length") == 2 }
+        Eventually.eventually { browser.run("return [document.querySelectorAll('#workers tr').length, innerWidth]") == [2, 390] }
         expect(browser.run("return [innerWidth, document.documentElement.scrollWidth]")).to eq([390, 390])
         tiles, fields = edges(browser, ".facts div"), edges(browser, "#workers td:not(.request)")
         expect([tiles.size, fields.size, tiles.values.min, fields.values.min]).to match([be_between(2, 4), 3, be >= 3, be >= 6])
@@ -62,8 +62,8 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
         old = server.master
         server.signal(:USR2)
         renewed = monitor.await { |status| status["pid"] != old && status["phase"] == "serving" }["pid"]
-        Eventually.eventually { browser.run("return document.getElementById('about').innerText").include?("pid #{renewed},") }
-        expect(browser.run("return document.getElementById('lost').hidden")).to be(true)
+        # In between, a look may have failed.
+        Eventually.eventually { browser.run("return [document.getElementById('about').innerText.includes('pid #{renewed},'), document.getElementById('lost').hidden]") == [true, true] }
       end
     end
 
@@ -124,8 +124,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
     end
 
     it "finds it by a ConfigFile that names its files from WorkingDirectory on" do
-      server = serve(options: { Pid: nil }, config: %(working_directory __dir__\npid "app.pid"\n))
-      server.await_ready
+      server = serving(options: { Pid: nil }, config: %(working_directory __dir__\npid "app.pid"\n))
       output, status = fastrack("status", "--json", "-c", server.file("fastrack.rb"))
       expect([status, JSON.parse(output[/^\{.*/m])]).to match([0, include("pid" => server.master, "phase" => "serving")])
     end
@@ -177,6 +176,7 @@ RSpec.describe "The monitor's", linux: "a thread with descriptors of its own", o
     monitor.await { |status| status["generation"] == 2 && status["workers_ready"] == 2 }
     expect(fastrack("restart", *place)).to match([/\AUSR2 sent/, 0])
     monitor.await { |status| status["pid"] != server.pid && status["phase"] == "serving" }
+    server.wait
     expect([fastrack("stop", *place), server.processes]).to match([[/\ATERM sent to \d+\nstopped in/, 0], []])
     expect(fastrack("workers", "much")).to match([/\Afastrack: workers needs a number to add or remove/, 1])
   end

@@ -21,7 +21,9 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       server = hanging(MaxThreads: 2)
       sum = ->(status, name) { status["workers"].sum { |one| one[name] } }
       held = ask(server, "/wait", 3)
-      before = monitor.await("no three requests") { |status| sum.call(status, "in_app") == 3 }
+      begun = monitor.await("no three requests") { |status| sum.call(status, "in_app") == 3 }
+      # They have begun before the time of this one.
+      before = monitor.await("no time passes") { |status| status["now"] > begun["now"] }
       after = monitor.await("no time passes") { |status| status["now"] > before["now"] + 0.5 }
       # The clocks are as exact as the kernel's tick.
       busy = sum.call(after, "busy_seconds")
@@ -42,18 +44,18 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       end.last
       expect(status["workers"]).to match([include("requests" => 0, "slot_requests" => 5, "busy_seconds" => 0)])
       2.times { server.get }
-      status = monitor.await { |now| now["workers"].first["requests"] == 2 }
+      status = monitor.await { |now| now["workers"].first.then { |one| one["requests"] == 2 && one["state"] == "idle" && one["pss"] } }
       expect([status["requests"], status["workers"].first["slot_requests"]]).to eq([7, 7])
       expect(monitor.metrics).to include('fastrack_worker_requests{process="worker[0]"}' => 2, 'fastrack_slot_requests_total{process="worker[0]"}' => 7)
       expect(fastrack("status", "-P", @pid_file).first).to match(/ requests   in slot .*^  0 +\d+ idle .* 2 +7 +\d+ MB/m)
     end
 
     it "what has gone wrong: answers with 5xx, timeouts, refused and late requests, responses that were cut off" do
-      server = serve(ru: <<~RUBY, options: { MaxWorkers: 1, RequestTimeout: 1, ErrRespawnInterval: 0 })
+      server = serve(ru: <<~RUBY, options: { MaxWorkers: 1, ErrRespawnInterval: 0 })
         run(lambda do |env|
           case env["PATH_INFO"]
           when "/raise" then raise "no"
-          when "/hang" then sleep
+          when "/hang" then env["fastrack.timeout"].call(0.5) && sleep
           else [200, {}, Enumerator.new { |parts| (parts << "x" * 99_999) && raise("no") }]
           end
         end)

@@ -76,7 +76,17 @@ module Fastrack
     # @return [MonitorClient, nil] client of the server's monitor; nil without a monitor
     # @raise [Error] when no server is found
     def monitor
-      @monitor ||= answering(@path) || answering(usual(pid))
+      @monitor ||= answering(@path) || successor(answering(usual(pid)))
+    end
+
+    # After USR2 an old master that finishes its requests is still found, and passes no order on.
+    #
+    # @param client [MonitorClient, nil] client of a master's monitor
+    # @return [MonitorClient, nil] client of the new master's monitor, if that master stops; else the same client
+    def successor(client)
+      found = client&.status
+      other = found["other_master"] if found && found["phase"] == "stopping"
+      (other && answering(usual(other))) || client
     end
 
     # @param path [String, nil]
@@ -234,7 +244,7 @@ module Fastrack
     # @raise [Error] when several servers run here
     def pid
       found = masters
-      # During USR2 the new master is a child of the old one. The old master, when it is told to stop, also stops the new one.
+      # During USR2 the new master is a child of the old one. The old master, when it is told to stop, also stops a new one that boots.
       found = found.reject { |one| found.any? { |other| other.pid == one.parent } }
       raise Error, "several servers run in #{Dir.pwd} (pids #{found.map(&:pid).sort.join(", ")}): name one by -P, -c or --control" if found.size > 1
 
