@@ -89,4 +89,11 @@ RSpec.describe "A moment", once: "Ruby of the master" do
     allow(Dir).to receive(:children).with("/proc/self/task").and_return([Process.pid.to_s, "5000001", "5000002"])
     expect(Fastrack::PromotedMold.allocate.send(:foreign_threads)).to eq([])
   end
+
+  it "in which TTOU takes a worker of the new code does not end a HUP while another slot has a worker of the old one" do
+    workers = Fastrack::Workers.allocate
+    serving = ->(nr, generation) { double(nr: nr, generation: generation, serving?: true, rejected?: false) }
+    { handles: [serving[0, 1], serving[1, 2], serving[2, 2]], size: 2 }.each { |name, value| workers.instance_variable_set(:"@#{name}", value) }
+    expect(workers.complete?(2)).to be(false)
+  end
 end

@@ -137,7 +137,8 @@ module Fastrack
     # @param generation [Integer]
     # @return [Boolean] whether workers of that generation serve all slots: also without a slot, after TTOU or WINCH
     def complete?(generation)
-      @handles.count { |handle| handle.serving? && handle.generation == generation && !handle.rejected? } >= @size
+      # A worker that TTOU has just made one too many fills no slot.
+      @handles.count { |handle| handle.serving? && handle.nr < @size && handle.generation == generation && !handle.rejected? } >= @size
     end
 
     # @return [Array<WorkerHandle>] workers without a slot
