@@ -12,7 +12,7 @@ RSpec.describe "Bytes that are not valid in the locale's encoding", exec: "the l
       run(lambda do |env|
         File.unlink("caf\u00e9.txt") if env["PATH_INFO"] == "/unlink"
         raise "message \xE9 of bytes".b + env["QUERY_STRING"] if env["PATH_INFO"] == "/raise"
-        env["fastrack.timeout"].call(1) && sleep if env["PATH_INFO"] == "/sleep"
+        [env["fastrack.timeout"].call(1), sleep] if env["PATH_INFO"] == "/sleep"
         [200, {}, [ENV["ODD"].to_s, " ", Dir.pwd]]
       end)
     RUBY

@@ -55,7 +55,7 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
         run(lambda do |env|
           case env["PATH_INFO"]
           when "/raise" then raise "no"
-          when "/hang" then env["fastrack.timeout"].call(0.5) && sleep
+          when "/hang" then [env["fastrack.timeout"].call(0.5), sleep]
           else [200, {}, Enumerator.new { |parts| (parts << "x" * 99_999) && raise("no") }]
           end
         end)
