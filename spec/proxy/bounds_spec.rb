@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "support/http2_frames"
+require "support/lone_proxy"
+
 RSpec.describe "the proxy: bounds", once: "the program knows no Ruby" do
   def server = @server
 
@@ -24,6 +27,50 @@ RSpec.describe "the proxy: bounds", once: "the program knows no Ruby" do
     tls = Edge.connect(server)
     6.times { Edge.ask(tls) && sleep(0.5) }
     expect(closed_after(tls)).to be_between(0.9, GcMode.patient(15))
+  end
+
+  describe "an HTTP/2 connection without a request" do
+    around do |example|
+      Dir.mktmpdir do |dir|
+        Folder.write(dir, "public/a.txt", "a")
+        (@dir = dir) && example.run
+      end
+    end
+
+    # A connection that was used, to a proxy with these times.
+    def used(**times)
+      LoneProxy.open(@dir, public_files: "#{@dir}/public", **times) do |proxy|
+        http2 = HTTP2Frames.new(client = proxy.connect)
+        expect(status(http2, 1)).to eq(HTTP2Frames::STATUS_200)
+        yield http2
+      ensure
+        client&.close
+      end
+    end
+
+    # The first byte of the fields of a response.
+    def status(http2, stream)
+      http2.headers(stream, { ":method" => "GET", ":scheme" => "http", ":authority" => "a", ":path" => "/a.txt" }, flags: HTTP2Frames::END_HEADERS | HTTP2Frames::END_STREAM)
+      http2.read(HTTP2Frames::HEADERS).payload.getbyte(0)
+    end
+
+    it "stays for KeepAliveTimeout, though frames come that may take longer than HeaderTimeout" do
+      used(header_timeout: 2, keep_alive_timeout: 3600) do |http2|
+        since = Eventually.now
+        http2.idle && sleep(0.1) while Eventually.now < since + 3.5
+        expect(status(http2, 3)).to eq(HTTP2Frames::STATUS_200)
+      end
+    end
+
+    it "is closed after KeepAliveTimeout, though frames come all the time" do
+      used(header_timeout: 3600, keep_alive_timeout: 1) do |http2|
+        eventually do
+          http2.idle.nil?
+        rescue EOFError, SystemCallError
+          true
+        end
+      end
+    end
   end
 
   it "fields beyond MaxHeaderSize are refused" do

@@ -3,7 +3,7 @@
 # A client of HTTP/2 that writes its frames itself (RFC 9113 §4): for what curl and nghttp cannot send.
 class HTTP2Frames
   PREFACE = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-  DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY = 0, 1, 3, 4, 7
+  DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
   END_STREAM, ACK, END_HEADERS = 1, 1, 4
 
   # RFC 8441 §3
@@ -31,6 +31,14 @@ class HTTP2Frames
   end
 
   def data(stream, bytes, flags: 0) = write(DATA, flags, stream, bytes)
+
+  # Sends what belongs to no stream, and waits for an answer.
+  def idle
+    write(SETTINGS, 0, 0, "")
+    write(WINDOW_UPDATE, 0, 0, [1].pack("N"))
+    write(PING, 0, 0, "8 bytes.")
+    read(PING)
+  end
 
   # Skips frames of other types.
   #

@@ -9,6 +9,7 @@ use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use hyper::Version;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -31,6 +32,8 @@ pub struct Connection {
     requests: AtomicU32,
     /// Whether a part of a request's head has arrived.
     is_partial: AtomicBool,
+    /// Whether the client has asked by HTTP/2. What such a client sends between requests need be no head: PING, SETTINGS, WINDOW_UPDATE.
+    has_frames: AtomicBool,
     /// Whether bytes are on their way to the client that its socket has not taken.
     is_sending: AtomicBool,
     /// When the present wait began, in milliseconds after `began`.
@@ -55,6 +58,7 @@ impl Connection {
             requests: AtomicU32::new(0),
             // The first head has the time of a head, and not that of an idle connection.
             is_partial: AtomicBool::new(true),
+            has_frames: AtomicBool::new(false),
             is_sending: AtomicBool::new(false),
             since: AtomicU64::new(0),
             offered: AtomicU32::new(0),
@@ -66,16 +70,17 @@ impl Connection {
     /// How much longer the client may take for what it is to send next; None: its time is over. Asked now and then: no timer is set
     /// for a request.
     pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
+        // A head may begin, and a request end, at any time.
+        let next_look = head.min(idle);
         let (limit, since) = if self.requests.load(Relaxed) == 0 {
             (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
         } else if self.offered.load(Relaxed) > 0 {
             (write, &self.taken)
         } else {
-            return Some(head);
+            return Some(next_look);
         };
         let left = limit.checked_sub(self.elapsed(since)).filter(|left| !left.is_zero())?;
-        // A head may begin at any time, and its time is shorter.
-        Some(left.min(head))
+        Some(left.min(next_look))
     }
 
     /// Whether for so long nothing has been on its way, in either direction.
@@ -89,9 +94,10 @@ impl Connection {
     }
 
     /// Notes that a request has begun, until the result is dropped.
-    pub fn begin_request(self: &Arc<Self>) -> InFlight {
+    pub fn begin_request(self: &Arc<Self>, version: Version) -> InFlight {
         self.requests.fetch_add(1, Relaxed);
         self.is_partial.store(false, Relaxed);
+        self.has_frames.store(version == Version::HTTP_2, Relaxed);
         stats::REQUESTS.fetch_add(1, Relaxed);
         InFlight(Arc::clone(self))
     }
@@ -121,7 +127,8 @@ impl Connection {
     }
 
     fn received(&self) {
-        if self.requests.load(Relaxed) == 0 && !self.is_partial.swap(true, Relaxed) {
+        let may_be_head = self.requests.load(Relaxed) == 0 && !self.has_frames.load(Relaxed);
+        if may_be_head && !self.is_partial.swap(true, Relaxed) {
             self.wait_from_now();
         }
     }
@@ -320,114 +327,4 @@ impl AsyncWrite for Watched {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    const TIMES: Times = Times {
-        head: Duration::from_secs(30),
-        idle: Duration::from_secs(95),
-        write: Duration::from_secs(60),
-    };
-
-    fn connection() -> Arc<Connection> {
-        Connection::new(([127, 0, 0, 1], 1).into(), false, "localhost:80".into(), None)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_first_head_has_the_time_of_a_head() {
-        let connection = connection();
-        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
-        tokio::time::advance(Duration::from_secs(29)).await;
-        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(connection.time_left(TIMES), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_may_last_and_then_the_connection_may_be_idle() {
-        let connection = connection();
-        let request = connection.begin_request();
-        tokio::time::advance(Duration::from_secs(1000)).await;
-        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
-        drop(request);
-        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
-        tokio::time::advance(Duration::from_secs(94)).await;
-        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(connection.time_left(TIMES), None);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_of_a_response_has_the_time_of_a_write() {
-        let connection = connection();
-        let mut delivery = Delivery::new(connection.begin_request());
-        tokio::time::advance(Duration::from_secs(59)).await;
-        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
-        connection.wrote(&Poll::Ready(Ok(1)));
-        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)), "the socket was not full");
-        connection.wrote(&Poll::Pending);
-        connection.wrote(&Poll::Ready(Ok(1)));
-        assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
-        delivery.offer(false);
-        tokio::time::advance(Duration::from_secs(1000)).await;
-        assert_eq!(connection.time_left(TIMES), Some(TIMES.head), "the app has the next part");
-        delivery.offer(true);
-        tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(connection.time_left(TIMES), None);
-        drop(delivery);
-        assert_eq!(connection.offered.load(Relaxed), 0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_is_quiet_between_requests_only() {
-        let connection = connection();
-        let second = Duration::from_secs(1);
-        tokio::time::advance(second).await;
-        assert!(!connection.is_quiet(second), "the first head may have begun");
-        let request = connection.begin_request();
-        tokio::time::advance(second).await;
-        assert!(!connection.is_quiet(second), "a request is in progress");
-        drop(request);
-        assert!(!connection.is_quiet(second), "the wait has begun only");
-        tokio::time::advance(second).await;
-        assert!(connection.is_quiet(second));
-        connection.is_sending.store(true, Relaxed);
-        assert!(!connection.is_quiet(second), "the client has not taken the response");
-        connection.is_sending.store(false, Relaxed);
-        connection.received();
-        tokio::time::advance(second).await;
-        assert!(!connection.is_quiet(second), "a head has begun");
-    }
-
-    #[tokio::test]
-    async fn bytes_that_were_given_back_are_read_first_and_are_a_head() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let mut client =
-            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
-        let (stream, _) = listener.accept().await.expect("a client");
-        let connection = connection();
-        drop(connection.begin_request());
-        let watched = Watched::new(Stream::Plain(stream), Arc::clone(&connection));
-        let mut watched = watched.give_back(Bytes::from_static(b"GE"));
-        assert!(connection.is_partial.load(Relaxed));
-        watched.wait().await;
-        client.write_all(b"T").await.expect("a byte");
-        let mut bytes = [0; 3];
-        watched.read_exact(&mut bytes).await.expect("bytes");
-        assert_eq!(&bytes, b"GET");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_first_byte_of_a_later_head_begins_its_time() {
-        let connection = connection();
-        drop(connection.begin_request());
-        tokio::time::advance(Duration::from_secs(90)).await;
-        connection.received();
-        tokio::time::advance(Duration::from_secs(29)).await;
-        connection.received();
-        assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(connection.time_left(TIMES), None);
-    }
-}
+mod tests;

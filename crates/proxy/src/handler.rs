@@ -126,7 +126,7 @@ impl Handler {
     }
 
     async fn respond(&self, connection: &Arc<Connection>, request: Request<Incoming>) -> Response<Outgoing> {
-        let in_flight = connection.begin_request();
+        let in_flight = connection.begin_request(request.version());
         let site = self.site.get();
         if request.version() == Version::HTTP_2 {
             stats::H2_REQUESTS.fetch_add(1, Relaxed);
