@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
 require "stringio"
+require "tempfile"
 require_relative "temporary_folder"
-
-# Loaded with the first long request body, because it takes a tenth of the time in which a small app starts.
-autoload :Tempfile, "tempfile"
 
 module Fastrack
   # rack.input of all requests without a body. Requests share one object, so an app must not be able to change it: the object stays open,
