@@ -70,16 +70,17 @@ impl Connection {
     /// Time that the client has left for its next bytes; None: the time is over. The connection's task asks now and then, so that a request
     /// needs no timer.
     pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
+        // A head may begin, and a request end, at any time.
+        let next_look = head.min(idle);
         let (limit, since) = if self.requests.load(Relaxed) == 0 {
             (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
         } else if self.offered.load(Relaxed) > 0 {
             (write, &self.taken)
         } else {
-            return Some(head);
+            return Some(next_look);
         };
         let left = limit.checked_sub(self.elapsed(since)).filter(|left| !left.is_zero())?;
-        // A head may begin at any time, and its time is shorter.
-        Some(left.min(head))
+        Some(left.min(next_look))
     }
 
     /// Whether nothing has been on its way for this time, in either direction.

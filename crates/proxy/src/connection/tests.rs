@@ -119,3 +119,13 @@ async fn frames_between_requests_neither_shorten_nor_prolong_the_time_of_an_idle
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(connection.time_left(TIMES), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_the_connection_comes_in_time_for_the_shorter_wait() {
+    let connection = connection();
+    let times = Times { head: Duration::from_secs(60), idle: Duration::from_secs(5), ..TIMES };
+    let request = connection.begin_request(Version::HTTP_2);
+    assert_eq!(connection.time_left(times), Some(times.idle));
+    drop(request);
+    assert_eq!(connection.time_left(times), Some(times.idle));
+}
