@@ -70,8 +70,8 @@ impl Connection {
     /// Time that the client has left for its next bytes; None: the time is over. The connection's task asks now and then, so that a request
     /// needs no timer.
     pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
-        // A head may begin, and a request end, at any time.
-        let next_look = head.min(idle);
+        // A head or a response may begin, and a request end, at any time.
+        let next_look = head.min(idle).min(write);
         let (limit, since) = if self.requests.load(Relaxed) == 0 {
             (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
         } else if self.offered.load(Relaxed) > 0 {

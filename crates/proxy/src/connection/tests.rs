@@ -123,9 +123,12 @@ async fn frames_between_requests_neither_shorten_nor_prolong_the_time_of_an_idle
 #[tokio::test(start_paused = true)]
 async fn a_look_at_the_connection_comes_in_time_for_the_shorter_wait() {
     let connection = connection();
-    let times = Times { head: Duration::from_secs(60), idle: Duration::from_secs(5), ..TIMES };
+    let minute = Duration::from_secs(60);
+    let times = |idle, write| Times { head: minute, idle, write };
+    let short = Duration::from_secs(5);
     let request = connection.begin_request(Version::HTTP_2);
-    assert_eq!(connection.time_left(times), Some(times.idle));
+    assert_eq!(connection.time_left(times(short, minute)), Some(short));
+    assert_eq!(connection.time_left(times(minute, short)), Some(short));
     drop(request);
-    assert_eq!(connection.time_left(times), Some(times.idle));
+    assert_eq!(connection.time_left(times(short, minute)), Some(short));
 }
