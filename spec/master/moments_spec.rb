@@ -96,4 +96,16 @@ RSpec.describe "A moment", once: "Ruby of the master" do
     { handles: [serving[0, 1], serving[1, 2], serving[2, 2]], size: 2 }.each { |name, value| workers.instance_variable_set(:"@#{name}", value) }
     expect(workers.complete?(2)).to be(false)
   end
+
+  it "in which the code of a HUP has loaded does not make a mold's worker on trial one of the new code" do
+    channel, = Fastrack::ControlChannel.pair
+    trial = Fastrack::WorkerHandle.new(0, 5_000_001, 2, channel, nil, 0.0).tap { |handle| handle.instance_variable_set(:@state, :serving) }
+    workers = Fastrack::Workers.allocate
+    { handles: [trial], trial: trial, size: 1 }.each { |name, value| workers.instance_variable_set(:"@#{name}", value) }
+    generations = Fastrack::Generations.allocate
+    launcher = double(open_listeners: [], listeners: [])
+    { workers: workers, launcher: launcher, coming: double(forbids: nil, ready?: false) }.each { |name, value| generations.instance_variable_set(:"@#{name}", value) }
+    expect(generations.send(:adopt, 1)).to eq(2)
+    expect(workers.complete?(2)).to be(false)
+  end
 end

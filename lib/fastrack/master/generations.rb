@@ -256,6 +256,8 @@ module Fastrack
       return take_place(mold, generation) if @remakes
 
       @spare_at = nil
+      # A mold's worker on trial has the number of the new generation, and the old code.
+      @workers.end_trial(false)
       @previous = Previous.new(@workers.first, @workers.mold, generation)
       @workers.first, @workers.mold, @workers.forbidden_by = mold, nil, mold.forbids
       # New workers do not have removed addresses. So a worker that boots at this moment serves the clients there.
