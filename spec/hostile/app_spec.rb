@@ -75,9 +75,9 @@ RSpec.describe "A hostile app" do
     "takes a dummy for its encoding" => ["Encoding.default_external = Encoding::UTF_7", 200],
     "changes Ruby's separators" => ["$VERBOSE = nil; $/ = 'x'; $, = 'y'; $; = 'z'; $\\ = 'w'", 200],
     "replaces $stdout and $stderr" => ["$stdout = $stderr = Object.new.tap { |it| def it.write(*) = raise('no') }", 200],
-    "has exceptions of threads end the process" => ["Thread.abort_on_exception = true; Thread.report_on_exception = false; LATER.call { raise 'late' }", 200],
+    "has exceptions of threads end the process" => ["Thread.abort_on_exception = true; Thread.report_on_exception = false; LATER.call { raise 'late' }", 200, :ends],
     "raises in the main thread, from another one" => ["Thread.new { Thread.main.raise('late') }.join; sleep", 500],
-    "raises in the main thread when the request is over" => ["main = Thread.main; LATER.call { main.raise('late') }", 200],
+    "raises in the main thread when the request is over" => ["main = Thread.main; LATER.call { main.raise('late') }", 200, :ends],
     "starts many threads" => ["300.times { Thread.new { sleep 0.2 } }", 200],
     "traces everything" => ["TracePoint.new(:call, :return, :c_call, :c_return) {}.tap(&:enable); exit!", :nothing],
     "traces everything and raises in there" => ["TracePoint.new(:c_call) { |at| raise 'traced' if at.method_id == :puts }.enable { puts }", 500],
@@ -120,9 +120,12 @@ RSpec.describe "A hostile app" do
 
   before(:context) { serve_hostile(acts.values.map(&:first)) }
 
-  acts.each_with_index do |(what, (_, seen)), index|
+  acts.each_with_index do |(what, (_, seen, late)), index|
     it "#{what}: its client sees #{seen.inspect}, and nobody else anything" do
+      before = server.workers
       expect(view("/#{index}")).to eq(seen)
+      # A request that is arriving at the worker would end with it.
+      eventually { (before - server.workers).any? } if late == :ends
       expect_order
     end
   end
