@@ -109,7 +109,8 @@ RSpec.describe "A hostile app" do
     "gives a body that is a BasicObject" => [answer("[200, #{text}, BasicObject.new]"), 500],
     "gives parts that are no Strings" => [answer("[200, #{text}, [nil, 1, :a]]"), 200],
     "gives a body that raises in between" => [answer("[200, #{text}.merge('content-length' => '10'), Enumerator.new { |parts| parts << 'x'; raise 'no' }]"), :cut],
-    "gives a body that ends its process" => [answer("[200, #{text}.merge('content-length' => '10'), Enumerator.new { |parts| parts << 'x'; exit! }]"), :nothing],
+    # The first part may leave before the end.
+    "gives a body that ends its process" => [answer("[200, #{text}.merge('content-length' => '10'), Enumerator.new { |parts| parts << 'x'; exit! }]"), %i[nothing cut]],
     "gives a body that is shorter than it says" => [answer("[200, #{text}.merge('content-length' => '100'), ['x']]"), :cut],
     "gives a body that is longer than it says" => [answer("[200, #{text}.merge('content-length' => '1'), ['xyz']]"), 200],
     "gives a folder for a file" => [answer("[200, #{text}, Class.new { def to_path = '/'; def each = raise('no') }.new]"), 500],
@@ -121,9 +122,9 @@ RSpec.describe "A hostile app" do
   before(:context) { serve_hostile(acts.values.map(&:first)) }
 
   acts.each_with_index do |(what, (_, seen, late)), index|
-    it "#{what}: its client sees #{seen.inspect}, and nobody else anything" do
+    it "#{what}: its client sees #{[*seen].join(" or ")}, and nobody else anything" do
       before = server.workers
-      expect(view("/#{index}")).to eq(seen)
+      expect([*seen]).to include(view("/#{index}"))
       # A request that is arriving at the worker would end with it.
       eventually { (before - server.workers).any? } if late == :ends
       expect_order
