@@ -4,7 +4,7 @@ require "open3"
 require_relative "../../lib/fastrack/process/proc_stat"
 
 # `fastrack` and HUP: the code is loaded anew by another generation 0.
-RSpec.describe "New code (HUP)", exec: "generation 0 is a program of its own", once: "processes" do
+RSpec.describe "New code (HUP)", linux: "the monitor, which the command asks", exec: "generation 0 is a program of its own", once: "processes" do
   def app(version) = "run ->(_env) { [200, {}, [\"#{version} \#{Process.ppid}\"]] }"
 
   def serving(ru = app("v1"), options: {}, **keywords)

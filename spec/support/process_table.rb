@@ -25,8 +25,15 @@ module ProcessTable
   def zombies(*parents) = pids { |state, parent| parents.include?(parent) && state == "Z" }
   def group(pgid) = pids { |state, _, group| group == pgid && state != "Z" }
 
-  # Pids of a master's children by their titles: workers, which may call themselves what they like, and those that have loaded the app.
-  def workers(master) = children(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master)|exe/fastrack}) }
+  # Pids of a master's children by their titles: workers, which may call themselves what they like, and those that have loaded the app. On macOS
+  # workers are children of those.
+  def workers(master) = family(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master)|exe/fastrack}) }
+
+  def family(master)
+    own = children(master)
+    Portable::ON ? own + own.select { |pid| title(pid).match?(/\Afastrack (?:generation|mold)/) }.flat_map { |pid| children(pid) } : own
+  end
+
   def molds(master) = children(master).select { |pid| title(pid).start_with?("fastrack generation") }
 
   # Only as much as is asked for of each: there may be hundreds of processes, and specs look at them often.

@@ -186,7 +186,7 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
       expect([container.dig("securityContext", "readOnlyRootFilesystem"), mount["readOnly"], volume]).to match([true, nil, include("emptyDir")])
     end
 
-    it "have one in the dyno's folder, by which `fastrack status` finds it" do
+    it "have one in the dyno's folder, by which `fastrack status` finds it", linux: "the monitor" do
       server = boot("heroku")
       server.await_workers(2)
       output, status = Open3.capture2e(Server::CLEAN_ENVIRONMENT, RbConfig.ruby, "-w", Server::COMMAND, "status", "-P", "app.pid", chdir: @dir)
@@ -202,7 +202,7 @@ RSpec.describe "The examples", once: "files to be copied, and the apps that need
       expect(stages["last"]).to include("COPY --from=build /usr/local/bundle", "COPY --from=build --chown=rails:rails /rails /rails")
     end
 
-    it "have a health check that says whether the image's server is ready" do
+    it "have a health check that says whether the image's server is ready", linux: "the monitor" do
       check, file = dockerfile.then { |image| [image.fetch("HEALTHCHECK"), image.fetch("CMD").last] }
       healthy = -> { system({ "RUBYOPT" => nil }, RbConfig.ruby, *check.drop(1), chdir: @dir, err: File::NULL) }
       expect([check.first, healthy.call]).to eq(["ruby", false])
