@@ -30,7 +30,7 @@ RSpec.describe "The time that a worker may take" do
       run lambda { |env|
         text = ->(body) { [200, { "content-type" => "text/plain" }, [body]] }
         callback = env["PATH_INFO"].delete_prefix("/")
-        # Requests that are to be answered have time enough, whatever else the machine does. Callbacks have theirs anew.
+        # Requests that are to be answered have time enough, whatever else the machine does. Each callback gets a time of its own.
         env["fastrack.timeout"].call(600)
         block = lambda do |*|
           File.write("called", "#{Process.pid}\n", mode: "a")

@@ -73,7 +73,7 @@ RSpec.describe "Stopping", once: "processes and signals" do
   def with_slow_client(server, part)
     worker = server.await_workers(1).first
     sockets = -> { ProcessTable.descriptors(worker).values.compact.grep(/\Asocket:/) }
-    # Once it has served, it has all the sockets of its own. That client's may still be there.
+    # A worker that has served has all of its own sockets. The client's socket may still be open.
     server.get
     before = sockets.call
     server.connect do |client|

@@ -130,7 +130,7 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
       nil
     end
 
-    # So many clients, unless the machine has stopped them for more than a second.
+    # Clients served in each second, without those that the machine has stopped for longer.
     def be_served_every_second(asked, clients) = asked[:longest_gap_us] > 1_000_000 ? be < clients : eq(clients)
 
     it "ask each request by its weight, and are told apart where some connect anew" do
