@@ -226,6 +226,7 @@ RSpec.describe "New code (HUP)", linux: "the monitor, which the command asks", e
       server.signal(name)
       server.await_log("#{name}: changing to 0 workers")
       server.remove("hold")
+      eventually(20, -> { server.log }) { !asked.alive? }
       expect(asked.value).to match([/\AHUP sent to #{server.master}$/, 0])
       server.signal(:TTIN)
       server.await_workers(1)
