@@ -1,0 +1,174 @@
+//! HTTP of a client, of any version, by hyper.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::Service;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+
+use super::Server;
+use crate::body::Outgoing;
+use crate::connection::{Connection, Watched};
+use crate::handler::Handler;
+use crate::settings::Settings;
+
+/// Bytes of responses that an HTTP/2 stream may have in memory.
+const STREAM_BUFFER: usize = 64 * 1024;
+
+/// Bytes that a client may send on an HTTP/2 connection, and on one of its streams, before the app takes them.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// Least size of hyper's buffer, in bytes. The buffer also limits a request's head.
+const LEAST_BUFFER: usize = 8 * 1024;
+
+/// Most fields of a request, as in the worker.
+const MAX_FIELDS: usize = 128;
+
+/// The protocols that a client may speak.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+    /// By its first bytes.
+    Either,
+}
+
+/// The HTTP of a connection, of any version.
+pub(super) trait Http: Send {
+    /// Drives it to its end. The status with which hyper has refused a request of HTTP/1.1; other errors are the client's.
+    fn poll_end(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StatusCode>>;
+
+    /// Has it end after its requests.
+    fn end_gracefully(self: Pin<&mut Self>);
+
+    /// Whether [`park`](Self::park) gives the stream.
+    fn can_park(&self) -> bool {
+        false
+    }
+
+    /// The stream of a connection whose requests have ended; None if this kind of connection does not give it.
+    fn park(self: Pin<Box<Self>>) -> Option<Watched> {
+        None
+    }
+}
+
+impl Server {
+    /// HTTP of this client by hyper.
+    pub(super) fn http(
+        &self,
+        stream: Watched,
+        protocol: Protocol,
+        connection: &Arc<Connection>,
+        settings: &Settings,
+    ) -> Pin<Box<dyn Http>> {
+        let service = Answers { handler: Arc::clone(&self.handler), connection: Arc::clone(connection) };
+        let io = TokioIo::new(stream);
+        match protocol {
+            Protocol::Http1 => {
+                Box::pin(http1_builder(settings).serve_connection(io, service).with_upgrades())
+            }
+            // HTTP/2 needs no upgrades. With the builder's upgrades, which are for HTTP/1.1, it would take either protocol.
+            Protocol::Http2 => {
+                let builder = auto_builder(settings).http2_only();
+                Box::pin(builder.serve_connection(io, service).into_owned())
+            }
+            Protocol::Either => {
+                let builder = auto_builder(settings);
+                Box::pin(builder.serve_connection_with_upgrades(io, service).into_owned())
+            }
+        }
+    }
+}
+
+fn http1_builder(settings: &Settings) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // The time of a head is that of `drive`. With pipeline_flush, hyper would keep its own 400 back.
+    builder.header_read_timeout(None).max_headers(MAX_FIELDS).max_header_size(settings.max_header_size);
+    builder
+}
+
+fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .header_read_timeout(None)
+        .max_headers(MAX_FIELDS)
+        .max_buf_size(settings.max_header_size.max(LEAST_BUFFER));
+    builder
+        .http2()
+        .max_concurrent_streams(settings.max_streams)
+        .max_header_list_size(u32::try_from(settings.max_header_size).unwrap_or(u32::MAX))
+        .max_send_buf_size(STREAM_BUFFER)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .enable_connect_protocol();
+    builder
+}
+
+/// The status with which hyper has refused a request of HTTP/1.1.
+fn refusal(error: &(dyn std::error::Error + 'static)) -> Option<StatusCode> {
+    let error = error.downcast_ref::<hyper::Error>().filter(|error| error.is_parse())?;
+    Some(if error.is_parse_too_large() {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
+    } else {
+        StatusCode::BAD_REQUEST
+    })
+}
+
+/// Answers the requests of one client.
+struct Answers {
+    handler: Arc<Handler>,
+    connection: Arc<Connection>,
+}
+
+impl Service<Request<Incoming>> for Answers {
+    type Response = Response<Outgoing>;
+    type Error = Infallible;
+    /// On the heap while there is a request: hyper has room for it in each connection.
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (handler, connection) = (Arc::clone(&self.handler), Arc::clone(&self.connection));
+        Box::pin(async move { Ok(handler.answer(&connection, request).await) })
+    }
+}
+
+/// hyper-util has a trait for the end, but not for HTTP/1.1 with upgrades.
+macro_rules! impl_http {
+    ($($connection:ty { $($park:item)* })*) => {
+        $(impl Http for $connection {
+            fn poll_end(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StatusCode>> {
+                self.poll(cx).map(|end| end.err().and_then(|error| refusal(&*Box::<dyn std::error::Error + Send + Sync>::from(error))))
+            }
+
+            fn end_gracefully(self: Pin<&mut Self>) {
+                self.graceful_shutdown();
+            }
+
+            $($park)*
+        })*
+    };
+}
+
+impl_http!(
+    http1::UpgradeableConnection<TokioIo<Watched>, Answers> {
+        fn can_park(&self) -> bool {
+            true
+        }
+
+        fn park(self: Pin<Box<Self>>) -> Option<Watched> {
+            let parts = Pin::into_inner(self).into_parts()?;
+            Some(parts.io.into_inner().give_back(parts.read_buf))
+        }
+    }
+    auto::Connection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
+    auto::UpgradeableConnection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
+);
