@@ -24,7 +24,10 @@ pub struct Change {
 
 impl Change {
     /// Makes an upgrade of HTTP/1.1 of an extended CONNECT (RFC 8441 §5). Other CONNECTs are for proxies of another kind.
-    pub fn of(parts: &mut Parts) -> Result<Option<Self>, StatusCode> {
+    ///
+    /// A request of HTTP/1.1 with content stays one: a server may ignore Upgrade (RFC 9110 §7.8), but not the content. Java's client and
+    /// `curl --http2` send `Upgrade: h2c` with each first request.
+    pub fn of(parts: &mut Parts, has_content: bool) -> Result<Option<Self>, StatusCode> {
         let upgrade = fields::remove_hop_by_hop(&mut parts.headers);
         let protocol =
             parts.extensions.get::<Protocol>().map(|protocol| HeaderValue::try_from(protocol.as_str()));
@@ -36,7 +39,7 @@ impl Change {
                 Some(protocol)
             }
             (true, _) => return Err(StatusCode::NOT_IMPLEMENTED),
-            (false, _) => upgrade,
+            (false, _) => upgrade.filter(|_| !has_content),
         };
         let (Some(upgrade), Some(client)) = (upgrade, parts.extensions.remove::<OnUpgrade>()) else {
             return Ok(None);

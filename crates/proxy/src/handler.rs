@@ -8,7 +8,7 @@ use http_body_util::{Either, Empty};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::http::uri::{self, Uri};
+use hyper::http::uri;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::access_log::{AccessLog, Logged};
@@ -22,13 +22,9 @@ use crate::files::{Content, Files};
 use crate::settings::Settings;
 use crate::stats;
 use crate::upstream::{self, Failure, Upload, Upstream};
+use crate::worker_request;
 
-/// Has the app name files instead of sending them (Rack::Sendfile).
-static SENDFILE_TYPE: HeaderName = HeaderName::from_static("x-sendfile-type");
 static SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
-
-/// Maps paths for Rack::Sendfile. A client must not.
-static SENDFILE_MAPPING: HeaderName = HeaderName::from_static("x-accel-mapping");
 
 /// The settings, and the folders that they name.
 #[derive(Debug)]
@@ -52,6 +48,11 @@ impl Site {
         let files = open(&settings.public_files, &settings.cache_control)?;
         let sendfile = open(&settings.sendfile_root, &[])?;
         Ok(Site { settings, files, sendfile })
+    }
+
+    /// Whether the app may name files in X-Sendfile.
+    pub fn has_sendfile(&self) -> bool {
+        self.sendfile.is_some()
     }
 }
 
@@ -208,19 +209,18 @@ impl Exchange<'_> {
         in_flight: InFlight,
         logged: Option<Logged>,
     ) -> Response<Outgoing> {
-        let change = match Change::of(&mut parts) {
+        let change = match Change::of(&mut parts, !body.is_end_stream()) {
             Ok(change) => change,
             Err(status) => return answered(own(status), in_flight, logged),
         };
-        self.prepare(&mut parts);
-        let asked = Asked::of(&parts);
-        // The stream of a change of protocols is no body.
-        let has_body = change.is_none() && !body.is_end_stream();
-        let body = if has_body {
-            Either::Left(Uploaded::new(body, in_flight.clone()))
-        } else {
+        // The stream of an extended CONNECT is no body.
+        let body = if change.is_some() || body.is_end_stream() {
             Either::Right(Empty::new())
+        } else {
+            Either::Left(Uploaded::new(body, in_flight.clone()))
         };
+        worker_request::prepare(&mut parts, &body, self.site, self.connection, self.client);
+        let asked = Asked::of(&parts);
         match self.send(parts, body).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),
@@ -229,38 +229,6 @@ impl Exchange<'_> {
             Ok(response) => with(self.finish(response, &asked), in_flight),
             Err(failure) => answered(failed(&failure), in_flight, logged),
         }
-    }
-
-    /// Prepares the request for a worker: makes it one of HTTP/1.1, and names the client.
-    fn prepare(&self, parts: &mut Parts) {
-        let fields = &mut parts.headers;
-        if let Some(host) =
-            parts.uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok())
-        {
-            fields.insert(header::HOST, host);
-        } else if parts.version == Version::HTTP_10 && !fields.contains_key(header::HOST) {
-            // HTTP/1.1 needs a Host, and HTTP/1.0 does not.
-            fields.extend(
-                HeaderValue::try_from(&*self.connection.listener).ok().map(|host| (header::HOST, host)),
-            );
-        }
-        // This process sends the client 100 Continue as soon as the worker wants the body.
-        if fields
-            .get(header::EXPECT)
-            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-        {
-            fields.remove(header::EXPECT);
-        }
-        fields::set_client(fields, self.client, parts.version, self.connection.is_tls);
-        if self.site.sendfile.is_some() {
-            fields.remove(&SENDFILE_MAPPING);
-            fields.insert(&SENDFILE_TYPE, HeaderValue::from_static("X-Sendfile"));
-        }
-        let target = uri::Parts::from(std::mem::take(&mut parts.uri)).path_and_query;
-        let mut origin = uri::Parts::default();
-        origin.path_and_query = target.or_else(|| Some(uri::PathAndQuery::from_static("/")));
-        parts.uri = Uri::from_parts(origin).unwrap_or_default();
-        parts.version = Version::HTTP_11;
     }
 
     /// Sends the request. A GET or HEAD without a body is sent again if its worker dies.

@@ -30,6 +30,7 @@ mod settings;
 mod stats;
 mod tls;
 mod upstream;
+mod worker_request;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,0 +1,61 @@
+//! The request as a worker gets it.
+
+use http_body_util::Either;
+use hyper::body::Body;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::uri::{self, Uri};
+use hyper::Version;
+
+use crate::connection::Connection;
+use crate::fields::{self, Client};
+use crate::handler::Site;
+use crate::upstream::Upload;
+
+/// Has the app name files instead of sending them (Rack::Sendfile).
+static SENDFILE_TYPE: HeaderName = HeaderName::from_static("x-sendfile-type");
+
+/// Maps paths for Rack::Sendfile. A client must not.
+static SENDFILE_MAPPING: HeaderName = HeaderName::from_static("x-accel-mapping");
+
+/// Makes the request one of HTTP/1.1, names the client, and frames the body.
+pub fn prepare(parts: &mut Parts, body: &Upload, site: &Site, connection: &Connection, client: Client) {
+    let fields = &mut parts.headers;
+    if let Some(host) =
+        parts.uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok())
+    {
+        fields.insert(header::HOST, host);
+    } else if parts.version == Version::HTTP_10 && !fields.contains_key(header::HOST) {
+        // HTTP/1.1 needs a Host, and HTTP/1.0 does not.
+        fields.extend(HeaderValue::try_from(&*connection.listener).ok().map(|host| (header::HOST, host)));
+    }
+    // This process sends the client 100 Continue as soon as the worker wants the body.
+    if fields.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    {
+        fields.remove(header::EXPECT);
+    }
+    frame(fields, body);
+    fields::set_client(fields, client, parts.version, connection.is_tls);
+    if site.has_sendfile() {
+        fields.remove(&SENDFILE_MAPPING);
+        fields.insert(&SENDFILE_TYPE, HeaderValue::from_static("X-Sendfile"));
+    }
+    let target = uri::Parts::from(std::mem::take(&mut parts.uri)).path_and_query;
+    let mut origin = uri::Parts::default();
+    origin.path_and_query = target.or_else(|| Some(uri::PathAndQuery::from_static("/")));
+    parts.uri = Uri::from_parts(origin).unwrap_or_default();
+    parts.version = Version::HTTP_11;
+}
+
+/// Names the body's own length, or has it sent in chunks. hyper would send no body of unknown length with a GET, and no body at all beside the
+/// Content-Length of another one.
+fn frame(fields: &mut HeaderMap, body: &Upload) {
+    match (body, body.size_hint().exact()) {
+        (Either::Left(_), Some(length)) => drop(fields.insert(header::CONTENT_LENGTH, length.into())),
+        (Either::Left(_), None) => {
+            fields.remove(header::CONTENT_LENGTH);
+            fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        (Either::Right(_), _) => {}
+    }
+}
