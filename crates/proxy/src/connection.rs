@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -44,6 +45,10 @@ pub struct Connection {
     is_full: AtomicBool,
     /// When the client last took a part of a response, or was last offered one, in milliseconds after `began`.
     taken: AtomicU64,
+    /// Bytes in the full socket that the client's system had not acknowledged at the last look.
+    unacknowledged: AtomicU32,
+    /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
+    looks: AtomicBool,
 }
 
 impl Connection {
@@ -64,6 +69,8 @@ impl Connection {
             offered: AtomicU32::new(0),
             is_full: AtomicBool::new(false),
             taken: AtomicU64::new(0),
+            unacknowledged: AtomicU32::new(0),
+            looks: AtomicBool::new(false),
         })
     }
 
@@ -72,10 +79,10 @@ impl Connection {
     pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
         // A head or a response may begin, and a request end, at any time.
         let next_look = head.min(idle).min(write);
-        let (limit, since) = if self.requests.load(Relaxed) == 0 {
-            (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
-        } else if self.offered.load(Relaxed) > 0 {
+        let (limit, since) = if self.is_full.load(Relaxed) || self.offered.load(Relaxed) > 0 {
             (write, &self.taken)
+        } else if self.requests.load(Relaxed) == 0 {
+            (if self.is_partial.load(Relaxed) { head } else { idle }, &self.since)
         } else {
             return Some(next_look);
         };
@@ -110,10 +117,25 @@ impl Connection {
         self.taken.store(self.now(), Relaxed);
     }
 
-    /// Notes the result of a write to the client's socket. Asks the clock only if the socket was full before.
-    fn wrote(&self, result: &Poll<io::Result<usize>>) {
+    /// Has the next write that the socket does not take note whether the client has acknowledged bytes since the last look. The system
+    /// reports a socket as writable only when a third of its buffer is free, and that may take a slow client minutes.
+    pub fn look(&self) {
+        self.looks.store(true, Relaxed);
+    }
+
+    /// Notes the result of a write to the client's socket, and `unacknowledged` bytes in it. Asks the clock only if the socket was full
+    /// before, or is full now.
+    fn wrote(&self, result: &Poll<io::Result<usize>>, unacknowledged: impl FnOnce() -> Option<u32>) {
         match result {
-            Poll::Pending => self.is_full.store(true, Relaxed),
+            Poll::Pending => {
+                let was_full = self.is_full.swap(true, Relaxed);
+                if !was_full || self.looks.swap(false, Relaxed) {
+                    let now = unacknowledged().unwrap_or(u32::MAX);
+                    if now < self.unacknowledged.swap(now, Relaxed) || !was_full {
+                        self.took();
+                    }
+                }
+            }
             Poll::Ready(Ok(1..)) if self.is_full.load(Relaxed) => {
                 self.is_full.store(false, Relaxed);
                 self.took();
@@ -244,6 +266,18 @@ impl Watched {
     }
 }
 
+impl Watched {
+    fn wrote(&self, result: &Poll<io::Result<usize>>) {
+        self.connection.wrote(result, || {
+            let socket = match &self.stream {
+                Stream::Plain(stream) => stream,
+                Stream::Tls(stream) => stream.get_ref().0,
+            };
+            fastrack_sys::unacknowledged(socket.as_fd())
+        });
+    }
+}
+
 /// Calls a method of the stream, of either kind.
 macro_rules! with_stream {
     ($watched:ident, $stream:ident => $call:expr) => {
@@ -286,7 +320,7 @@ impl AsyncWrite for Watched {
         let this = self.get_mut();
         this.connection.is_sending.store(true, Relaxed);
         let result = with_stream!(this, stream => stream.poll_write(cx, buf));
-        this.connection.wrote(&result);
+        this.wrote(&result);
         result
     }
 
@@ -298,7 +332,7 @@ impl AsyncWrite for Watched {
         let this = self.get_mut();
         this.connection.is_sending.store(true, Relaxed);
         let result = with_stream!(this, stream => stream.poll_write_vectored(cx, bufs));
-        this.connection.wrote(&result);
+        this.wrote(&result);
         result
     }
 

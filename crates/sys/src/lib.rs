@@ -59,7 +59,7 @@ pub use signals::{
 pub use socket::{
     accept, bind_private, drain_input, has_peer_closed, is_clients_error, is_connection_lost, is_listened_at,
     is_peer_gone, is_readable, millis_since_data, no_reset_on_close, recv, reset_now, reset_on_close, send,
-    send_more, shutdown_both, shutdown_write, sleep, wait_readable, wait_writable, writev,
+    send_more, shutdown_both, shutdown_write, sleep, unacknowledged, wait_readable, wait_writable, writev,
 };
 pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};

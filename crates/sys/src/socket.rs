@@ -134,6 +134,11 @@ pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
     backend::millis_since_data(fd)
 }
 
+/// Bytes that were sent and that the peer's system has not acknowledged; None if the system does not report them.
+pub fn unacknowledged(fd: BorrowedFd<'_>) -> Option<u32> {
+    backend::unacknowledged(fd)
+}
+
 /// Sends the end of the stream. The peer may continue to send.
 pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(net::shutdown(fd, Shutdown::Write)?)
@@ -308,6 +313,27 @@ mod tests {
             let end = client.read(&mut [0; 1]).map_err(|error| error.kind());
             assert_eq!(end, if is_undone { Ok(0) } else { Err(io::ErrorKind::ConnectionReset) });
         }
+    }
+
+    #[cfg(not(portable))]
+    #[test]
+    fn unacknowledged_bytes_are_those_that_the_peer_has_no_room_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let mut client = TcpStream::connect(listener.local_addr().expect("addr")).expect("connect");
+        let (mut server, _) = listener.accept().expect("accept");
+        crate::fd::set_nonblocking(&server).expect("nonblocking");
+        let mut sent = 0;
+        while let Ok(count) = server.write(&[0; 65_536]) {
+            sent += count;
+        }
+        let before = unacknowledged(server.as_fd()).expect("a number");
+        assert!(before > 0 && before as usize <= sent, "{before} of {sent}");
+        client.read_exact(&mut vec![0; sent]).expect("read");
+        let began = std::time::Instant::now();
+        while unacknowledged(server.as_fd()) != Some(0) && began.elapsed() < patience() {
+            sleep(1);
+        }
+        assert_eq!(unacknowledged(server.as_fd()), Some(0));
     }
 
     #[cfg(not(portable))]

@@ -38,10 +38,11 @@ async fn a_client_that_takes_nothing_of_a_response_has_the_time_of_a_write() {
     let mut delivery = Delivery::new(connection.begin_request(Version::HTTP_11));
     tokio::time::advance(Duration::from_secs(59)).await;
     assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
-    connection.wrote(&Poll::Ready(Ok(1)));
+    let wrote = |result| connection.wrote(&result, || Some(0));
+    wrote(Poll::Ready(Ok(1)));
     assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)), "the socket was not full");
-    connection.wrote(&Poll::Pending);
-    connection.wrote(&Poll::Ready(Ok(1)));
+    wrote(Poll::Pending);
+    wrote(Poll::Ready(Ok(1)));
     assert_eq!(connection.time_left(TIMES), Some(TIMES.head));
     delivery.offer(false);
     tokio::time::advance(Duration::from_secs(1000)).await;
@@ -131,4 +132,32 @@ async fn a_look_at_the_connection_comes_in_time_for_the_shorter_wait() {
     assert_eq!(connection.time_left(times(minute, short)), Some(short));
     drop(request);
     assert_eq!(connection.time_left(times(short, minute)), Some(short));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_acknowledges_bytes_of_a_full_socket_takes_the_response() {
+    let connection = connection();
+    let _delivery = Delivery::new(connection.begin_request(Version::HTTP_11));
+    let full = |unacknowledged| connection.wrote(&Poll::Pending, || Some(unacknowledged));
+    full(1000);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    full(900);
+    assert_eq!(connection.time_left(TIMES), None, "nobody has asked to look");
+    connection.look();
+    full(900);
+    assert_eq!(connection.time_left(TIMES), Some(TIMES.head), "100 bytes are acknowledged");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    connection.look();
+    full(900);
+    assert_eq!(connection.time_left(TIMES), None, "no byte more is acknowledged");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_a_response_in_a_full_socket_has_the_time_of_a_write() {
+    let connection = connection();
+    drop(connection.begin_request(Version::HTTP_11));
+    tokio::time::advance(Duration::from_secs(90)).await;
+    connection.wrote(&Poll::Pending, || Some(1000));
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert_eq!(connection.time_left(TIMES), Some(Duration::from_secs(1)));
 }

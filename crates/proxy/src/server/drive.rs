@@ -21,13 +21,20 @@ impl Server {
     /// Drives a connection to its end.
     pub(super) async fn drive(mut self, mut http: Pin<Box<dyn Http>>, connection: &Arc<Connection>) {
         let mut is_stopping = false;
+        let mut has_looked = false;
         loop {
             let times = self.handler.site().settings.times();
-            let Some(left) = connection.time_left(times) else {
+            let left = connection.time_left(times);
+            if left.is_none() && has_looked {
                 http.as_mut().end_gracefully();
                 let _ = timeout(LAST_MOMENT, poll_fn(|cx| http.as_mut().poll_end(cx))).await;
                 return;
-            };
+            }
+            has_looked = left.is_none();
+            if has_looked {
+                connection.look();
+            }
+            let left = left.unwrap_or(Duration::ZERO);
             let pause = if http.can_park() { left.min(QUIET_BEFORE_PARK) } else { left };
             tokio::select! {
                 // This branch comes first: if the connection has news when its time is over, the news counts.

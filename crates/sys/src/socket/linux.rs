@@ -48,6 +48,14 @@ pub fn millis_since_data(fd: BorrowedFd<'_>) -> Option<u64> {
     Some(info.tcpi_last_data_recv.into())
 }
 
+/// SIOCOUTQ (tcp(7)), which has the number of TIOCOUTQ.
+pub fn unacknowledged(fd: BorrowedFd<'_>) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int, and `bytes` is one that outlives the call.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    (result == 0).then(|| u32::try_from(bytes).ok()).flatten()
+}
+
 /// Flags of a send without SIGPIPE.
 pub const SEND: SendFlags = SendFlags::NOSIGNAL;
 

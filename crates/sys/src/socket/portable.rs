@@ -33,6 +33,11 @@ pub fn millis_since_data(_fd: BorrowedFd<'_>) -> Option<u64> {
     None
 }
 
+/// Not reported by these systems in the same way.
+pub fn unacknowledged(_fd: BorrowedFd<'_>) -> Option<u32> {
+    None
+}
+
 /// No flag against SIGPIPE: macOS has an option of the socket, elsewhere Ruby handles the signal.
 pub const SEND: SendFlags = SendFlags::empty();
 

@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+require "support/lone_proxy"
+
+RSpec.describe "the proxy: slow clients", once: "the program knows no Ruby" do
+  around do |example|
+    Dir.mktmpdir do |dir|
+      Folder.write(dir, "public/large", "a" * LENGTH)
+      (@dir = dir) && example.run
+    end
+  end
+
+  # More than the buffers of both sockets.
+  LENGTH = 16_000_000
+
+  def open(&) = LoneProxy.open(@dir, public_files: "#{@dir}/public", write_timeout: write_timeout, &)
+
+  def write_timeout = GcMode.patient(1)
+
+  # A client whose system takes little of what it does not read.
+  def ask(proxy, *fields)
+    socket = Socket.new(:INET, :STREAM)
+    socket.setsockopt(:SOCKET, :RCVBUF, 16_384)
+    socket.connect(Addrinfo.tcp("127.0.0.1", proxy.port))
+    socket.write("#{["GET /large HTTP/1.1", "Host: a", *fields].join("\r\n")}\r\n\r\n")
+    expect(socket.gets("\r\n\r\n")).to start_with("HTTP/1.1 200")
+    socket
+  end
+
+  # Reads steadily, but slowly, for this time. Returns the number of bytes.
+  def read_slowly(socket, seconds)
+    since = Eventually.now
+    read = 0
+    while Eventually.now < since + seconds
+      read += socket.readpartial(4096).bytesize
+      sleep 0.02
+    end
+    read
+  end
+
+  it "a client that takes a response slowly but steadily gets the whole of it" do
+    open do |proxy|
+      socket = ask(proxy, "Connection: close")
+      read = read_slowly(socket, write_timeout * 3)
+      expect(read).to be < 2_000_000
+      expect(read + socket.read.bytesize).to eq(LENGTH)
+    end
+  end
+
+  it "a client that stops in the middle of a response is closed after WriteTimeout" do
+    open do |proxy|
+      socket = ask(proxy)
+      read = read_slowly(socket, write_timeout * 1.5)
+      eventually { ProcessTable.descriptors(proxy.pid).values.compact.none? { |target| target.end_with?("/large") } }
+      expect(read + socket.read.bytesize).to be < LENGTH
+    end
+  end
+end
