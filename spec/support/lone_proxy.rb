@@ -39,6 +39,9 @@ class LoneProxy
     @workers.accept
   end
 
+  # Whether the proxy makes another connection to a worker.
+  def asked? = !@workers.wait_readable(0).nil?
+
   def connect = TCPSocket.new("127.0.0.1", @port)
 
   # Ends as with its master.

@@ -9,6 +9,7 @@ use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
 use crate::connection::{Delivery, InFlight};
 use crate::files::Content;
+use crate::upstream::WorkerBody;
 
 /// Where a body comes from.
 #[derive(Debug)]
@@ -16,9 +17,9 @@ pub enum Source {
     /// From this process's memory, or from a file.
     Own(Content),
     /// From a worker.
-    Worker(Incoming),
+    Worker(WorkerBody),
     /// From a worker, compressed on the way.
-    Compressed(Box<Compressed<Incoming>>),
+    Compressed(Box<Compressed<WorkerBody>>),
 }
 
 /// A request's body on its way to a worker. The request lasts as long as the body, even if the worker has answered before.

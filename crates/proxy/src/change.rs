@@ -1,6 +1,5 @@
 //! Connections that change their protocol: WebSockets, for one.
 
-use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
@@ -13,6 +12,7 @@ use crate::compress;
 use crate::connection::InFlight;
 use crate::fields;
 use crate::files::Content;
+use crate::upstream::WorkerBody;
 
 /// The client's side of a change of protocols.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Change {
     }
 
     /// The response that changes the protocol. Bytes pass both ways until both sides have ended.
-    pub fn make(self, mut response: Response<Incoming>, in_flight: InFlight) -> Response<Outgoing> {
+    pub fn make(self, mut response: Response<WorkerBody>, in_flight: InFlight) -> Response<Outgoing> {
         let worker = upgrade::on(&mut response);
         let mut answer = Response::new(());
         *answer.headers_mut() = std::mem::take(response.headers_mut());

@@ -21,7 +21,7 @@ use crate::fields::{self, Client};
 use crate::files::{Content, Files};
 use crate::settings::Settings;
 use crate::stats;
-use crate::upstream::{self, Failure, Upload, Upstream};
+use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
 use crate::worker_request;
 
 static SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
@@ -232,7 +232,7 @@ impl Exchange<'_> {
     }
 
     /// Sends the request. A GET or HEAD without a body is sent again if its worker dies.
-    async fn send(&self, parts: Parts, body: Upload) -> Result<Response<Incoming>, Failure> {
+    async fn send(&self, parts: Parts, body: Upload) -> Result<Response<WorkerBody>, Failure> {
         let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
         let again = is_repeatable.then(|| parts.clone());
         let result =
@@ -249,7 +249,7 @@ impl Exchange<'_> {
 
     /// The worker's response as one for the client: without what is about the connection to the worker, a file instead of its name,
     /// compressed.
-    fn finish(&self, response: Response<Incoming>, asked: &Asked) -> Response<Source> {
+    fn finish(&self, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {
         let (mut parts, body) = response.into_parts();
         fields::remove_hop_by_hop(&mut parts.headers);
         if let Some(folder) = &self.site.sendfile {
@@ -299,7 +299,7 @@ impl Asked {
     }
 }
 
-fn compressed(fields: &mut HeaderMap, status: StatusCode, body: Incoming, asked: &Asked) -> Source {
+fn compressed(fields: &mut HeaderMap, status: StatusCode, body: WorkerBody, asked: &Asked) -> Source {
     let named = || fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     let length = if asked.is_head { named() } else { body.size_hint().exact() };
     if !compress::is_eligible(status, fields, length) {

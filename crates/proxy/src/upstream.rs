@@ -3,13 +3,14 @@
 //! hyper-util's legacy client would do, too. It takes a task's wake-up and two channels more for each request, and it does not tell a
 //! request that was never sent from one whose worker has died.
 
+mod kept;
+
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{Either, Empty};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -17,6 +18,8 @@ use tokio::net::UnixStream;
 use tokio::time::{sleep, Instant};
 
 use crate::body::Uploaded;
+use kept::Kept;
+pub use kept::WorkerBody;
 
 /// A request's body: the client's, or none.
 pub type Upload = Either<Uploaded, Empty<Bytes>>;
@@ -29,9 +32,6 @@ const SHORTAGE_TIME: Duration = Duration::from_secs(10);
 
 /// Tries for a request that no worker has received.
 const TRIES: usize = 4;
-
-/// Connections without a request that are kept.
-const MAX_IDLE: usize = 256;
 
 /// Age at which a connection without a request is no longer used, if the workers keep it for that long.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
@@ -51,14 +51,13 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Upstream {
     path: PathBuf,
-    /// Open connections, with the times of their last use. A few still pass on a response's body.
-    kept: Mutex<Vec<(SendRequest<Upload>, Instant)>>,
+    kept: Kept,
 }
 
 impl Upstream {
     /// Connects to the socket at `path` when it is needed.
     pub fn new(path: PathBuf) -> Self {
-        Upstream { path, kept: Mutex::default() }
+        Upstream { path, kept: Kept::default() }
     }
 
     /// Sends a request, and returns a worker's response. `kept_for`: how long the workers keep a connection without a request. A connection
@@ -67,12 +66,12 @@ impl Upstream {
         &self,
         request: Request<Upload>,
         kept_for: Duration,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<WorkerBody>, Failure> {
         self.send_by(request, Some(MAX_IDLE_TIME.min(kept_for / 2))).await
     }
 
     /// Sends a request by a new connection, because kept connections may belong to the worker that has just died.
-    pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<Incoming>, Failure> {
+    pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<WorkerBody>, Failure> {
         self.send_by(request, None).await
     }
 
@@ -80,15 +79,16 @@ impl Upstream {
         &self,
         mut request: Request<Upload>,
         max_age: Option<Duration>,
-    ) -> Result<Response<Incoming>, Failure> {
+    ) -> Result<Response<WorkerBody>, Failure> {
         let mut tries = TRIES;
         loop {
             tries -= 1;
+            // Kept connections may all belong to workers that have ended. So the last try is a new one.
+            let max_age = max_age.filter(|_| tries > 0);
             let mut connection = self.connection(max_age).await.map_err(Failure::Unreachable)?;
             match connection.try_send_request(request).await {
                 Ok(response) => {
-                    self.keep(connection);
-                    return Ok(response);
+                    return Ok(response.map(|body| WorkerBody::new(body, connection, &self.kept)));
                 }
                 Err(mut error) => match error.take_message() {
                     // The worker had closed the connection before the request was sent.
@@ -104,7 +104,7 @@ impl Upstream {
     async fn connection(&self, max_age: Option<Duration>) -> io::Result<SendRequest<Upload>> {
         let began = Instant::now();
         loop {
-            if let Some(kept) = max_age.and_then(|age| self.take(age)) {
+            if let Some(kept) = max_age.and_then(|age| self.kept.take(age)) {
                 return Ok(kept);
             }
             match self.connect().await {
@@ -113,25 +113,6 @@ impl Upstream {
                 }
                 result => return result,
             }
-        }
-    }
-
-    /// A connection that can take a request now.
-    fn take(&self, max_age: Duration) -> Option<SendRequest<Upload>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        kept.retain(|(connection, used)| {
-            !connection.is_closed() && (!connection.is_ready() || now - *used < max_age)
-        });
-        // The newest connection is used first, so that the others grow old.
-        let index = kept.iter().rposition(|(connection, _)| connection.is_ready())?;
-        Some(kept.remove(index).0)
-    }
-
-    fn keep(&self, connection: SendRequest<Upload>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MAX_IDLE {
-            kept.push((connection, Instant::now()));
         }
     }
 
