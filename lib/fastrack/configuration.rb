@@ -205,6 +205,7 @@ module Fastrack
     def defaults(config)
       usual = @given.key?(:user_supplied_options) ? UNLIKE_RHEBOK : {}
       usual = { **usual, MaxThreads: RAILS_THREADS } if @rails_threads
+      usual = { **usual, RequestStart: true } if rails_app?
       Option::DEFAULTS.merge(usual, @development ? DEVELOPMENT : {}, config&.__defaults__.to_h)
     end
 

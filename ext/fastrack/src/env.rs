@@ -11,6 +11,7 @@ mod remote_addr;
 mod request_bound;
 mod server_name;
 mod templates;
+mod times;
 
 use magnus::{Error, RModule, Ruby};
 

@@ -68,6 +68,7 @@ module Fastrack
       new(:ControlToken, :control_token, nil, "token that clients of ControlListen must send", :token),
       new(:Listen, :listen, nil, "addresses to listen on, instead of Host, Port and Path", Address.method(:list)),
       new(:MaxQueueTime, :max_queue_time, 0.0, "seconds that a request may wait for the app, then it gets 503 (0: no limit)", :seconds_or_zero),
+      new(:RequestStart, :request_start, nil, "give each request an X-Request-Start if it has none (default: for Rails)", :boolean),
       new(:RequestTimeout, :request_timeout, 60.0, "seconds that the app may take for a request (0: no limit)", :seconds_or_zero),
       new(:PreloadApp, :preload_app, true, "load the app once, in the master", :boolean),
       new(:WorkingDirectory, :working_directory, nil, "directory to run in", :path),

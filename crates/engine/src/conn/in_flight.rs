@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use super::lent_buffer::LentBuffer;
-use super::queue_time::queue_time;
+use super::queue_time::{queue_time, Arrival};
 use super::read_buf::MAX_KEPT_CAPACITY;
 use super::request::Request;
 use super::spool::{MemoryReservation, Spooling, SHORT_REST};
@@ -88,13 +88,12 @@ impl InFlight {
         &mut self.write_buf
     }
 
-    /// Starts a request on this socket. `arrived` is the time at which it became readable. Returns the time now. Both
-    /// are in milliseconds of the monotonic clock.
-    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrived: u64) -> u64 {
+    /// Starts a request on this socket. Returns the time now, in milliseconds of the monotonic clock.
+    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrival: Arrival) -> u64 {
         self.lent_buffer.begin();
         let started = self.active.begin(fd, request.head, request.bytes);
-        let queued = queue_time(request.head, request.bytes, arrived, started);
-        request.queue_time = queued;
+        let queued = queue_time(request.head, request.bytes, arrival, started);
+        (request.queue_time, request.body_wait) = (queued, arrival.body_wait);
         self.sent = Sent { started, queued, ..Sent::default() };
         started
     }

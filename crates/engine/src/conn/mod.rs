@@ -40,7 +40,7 @@ pub use body::{BodyError, BodyRead, BodyStream, ReadAhead};
 pub(crate) use disk::Disk;
 pub(crate) use in_flight::{InFlight, Sent};
 pub(crate) use lent_buffer::LentBuffer;
-pub(crate) use queue_time::queue_time;
+pub(crate) use queue_time::{queue_time, Arrival};
 pub(crate) use read_buf::{ReadBuf, ReadBufPool};
 pub use request::{Content, Request};
 pub(crate) use response_writer::ResponseStage;
@@ -117,8 +117,7 @@ pub(crate) struct Connection {
     /// The deadline of the phase, in milliseconds of the monotonic clock; 0 without a deadline. A stopping worker may
     /// shorten it.
     pub deadline: u64,
-    /// When the request became readable, in milliseconds of the monotonic clock; 0 without a request, or if unknown.
-    pub arrived: u64,
+    pub arrival: Arrival,
     /// Bytes received since the last [`take_received`](Self::take_received).
     received: u64,
     read_buf: Option<Box<ReadBuf>>,
@@ -141,7 +140,7 @@ impl Connection {
             peer: client.peer,
             key: None,
             deadline: 0,
-            arrived: 0,
+            arrival: Arrival::default(),
             received: 0,
             read_buf: None,
             write_buf: WriteBuf::default(),
@@ -175,7 +174,7 @@ impl Connection {
         }
         let path = if settings.decode_path { path } else { head.path(bytes) };
         let (listener, peer) = (self.listener, self.peer);
-        Some(Request { head, bytes, path, content, pipelined, listener, peer, queue_time: 0 })
+        Some(Request { head, bytes, path, content, pipelined, listener, peer, queue_time: 0, body_wait: 0 })
     }
 
     /// The head of the request, and the bytes that it was parsed from.
@@ -215,6 +214,7 @@ impl Connection {
     /// Called after the response: starts with the bytes of the next request that have been received.
     pub fn next_request(&mut self, settings: &Settings) -> Step {
         self.served = self.served.saturating_add(1);
+        self.arrival = self.arrival.pipelined();
         self.discard_request();
         self.state = ConnectionState::Head;
         if let Some(buf) = &mut self.read_buf {

@@ -47,8 +47,10 @@ pub struct Request<'a> {
     pub listener: usize,
     /// The client's address; None on a unix socket.
     pub peer: Option<SocketAddr>,
-    /// How long the request waited for the application, in microseconds.
+    /// How long the request waited for the application, in microseconds, without the time for its body.
     pub queue_time: u64,
+    /// How long the server waited for the body after the head, in milliseconds.
+    pub body_wait: u64,
 }
 
 impl<'a> Request<'a> {

@@ -2,15 +2,17 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use crate::conn::Arrival;
+
 /// The version of the layout of messages and of the shared flags. Increment it with each change of either. A new master
 /// with another version makes its own queue, and a message of another version is refused.
-pub(super) const LAYOUT: &str = "fastrak6";
+pub(super) const LAYOUT: &str = "fastrak7";
 
 /// The first bytes of a message.
 pub(super) const MAGIC: &[u8] = LAYOUT.as_bytes();
 
 /// The length of a header, in bytes.
-pub(super) const HEADER: usize = 88;
+pub(super) const HEADER: usize = 104;
 
 /// The fixed part of a message.
 pub(super) struct Header {
@@ -25,7 +27,7 @@ pub(super) struct Header {
     pub served: u32,
     /// In milliseconds of the monotonic clock, which all processes share.
     pub deadline: u64,
-    pub arrived: u64,
+    pub arrival: Arrival,
     /// The offset in the file, and the number of bytes from there.
     pub file: [u64; 2],
 }
@@ -70,7 +72,8 @@ impl Header {
             message.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
         }
         message.extend_from_slice(&self.served.to_le_bytes());
-        for number in [self.listener, self.deadline, self.arrived, self.file[0], self.file[1]] {
+        let Arrival { at, body_since, body_wait } = self.arrival;
+        for number in [self.listener, self.deadline, at, body_since, body_wait, self.file[0], self.file[1]] {
             message.extend_from_slice(&number.to_le_bytes());
         }
         debug_assert!(message.len() <= HEADER);
@@ -91,9 +94,11 @@ impl Header {
         let lengths = [number()? as usize, number()? as usize, number()? as usize];
         let served = number()?;
         let mut long = || Some(u64::from(number()?) | u64::from(number()?) << 32);
-        let (listener, deadline, arrived, file) = (long()?, long()?, long()?, [long()?, long()?]);
+        let (listener, deadline) = (long()?, long()?);
+        let arrival = Arrival { at: long()?, body_since: long()?, body_wait: long()? };
+        let file = [long()?, long()?];
         let (flags, kind, peer) = (Flags::of(*flags), *kind, peer_of(peer));
-        Some(Header { flags, kind, peer, listener, lengths, served, deadline, arrived, file })
+        Some(Header { flags, kind, peer, listener, lengths, served, deadline, arrival, file })
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn send(queue: BorrowedFd<'_>, connection: &Connection, settings: &Se
         lengths,
         served: connection.served,
         deadline: connection.deadline,
-        arrived: connection.arrived,
+        arrival: connection.arrival,
         file: [transfer.offset, transfer.length],
     };
     let mut message = Vec::with_capacity(HEADER + MAX_INLINE.min(length));
@@ -82,7 +82,7 @@ pub(super) fn receive(
     let mut connection = Connection::new(Client { fd, peer: header.peer, listener });
     connection.served = header.served;
     connection.deadline = header.deadline;
-    connection.arrived = header.arrived;
+    connection.arrival = header.arrival;
     let flags = header.flags;
     connection.ended = flags.ended;
     connection.answer_after_shutdown = flags.answer_after_shutdown;

@@ -180,6 +180,6 @@ mod tests {
             offset_of!(SharedFlags, pids),
             offset_of!(SharedFlags, collector),
         ];
-        assert_eq!((LAYOUT, queued, sets, pids), ("fastrak6", 0, [64, 192], [4, 320, 4416]));
+        assert_eq!((LAYOUT, queued, sets, pids), ("fastrak7", 0, [64, 192], [4, 320, 4416]));
     }
 }

@@ -5,7 +5,7 @@ use fastrack_sys::monotonic_millis;
 use std::os::fd::AsFd;
 
 use super::{Next, Reactor};
-use crate::conn::{BodyError, Connection, InFlight, Phase, ResponseStage, Sent, Step};
+use crate::conn::{Arrival, BodyError, Connection, InFlight, Phase, ResponseStage, Sent, Step};
 use crate::scoreboard::Count;
 
 const NO_MEMORY: &str =
@@ -110,7 +110,7 @@ impl Reactor {
             connection.ended |= fastrack_sys::has_peer_closed(connection.as_fd());
             return Next::Ready(connection);
         }
-        connection.arrived = 0;
+        connection.arrival = Arrival::default();
         self.settle_at(connection, step, now)
     }
 

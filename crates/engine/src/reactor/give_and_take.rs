@@ -171,7 +171,7 @@ impl Reactor {
         }
         let Some((mut connection, since, ended)) = self.table.last_event() else { return false };
         connection.ended |= ended;
-        connection.arrived = since;
+        connection.arrival.at = since;
         let idle = connection.phase() == Phase::Idle && !ended;
         let given = if idle { self.give(connection) } else { Err(connection) };
         let Err(connection) = given else { return true };

@@ -50,20 +50,22 @@ impl Reactor {
         let deadline = connection.deadline;
         let before = connection.phase();
         // A connection from another worker keeps the time of its first arrival.
-        if connection.arrived == 0 || !matches!(before, Phase::Idle | Phase::Fresh) {
-            connection.arrived = since;
+        if connection.arrival.at == 0 || matches!(before, Phase::Head | Phase::Sending | Phase::Draining) {
+            connection.arrival.at = since;
         }
         if before == Phase::Sending {
             return self.send_more(connection, deadline);
         }
         if before == Phase::Body {
             if let Some(step) = self.go_on_with_body(&mut connection) {
+                self.end_body(&mut connection, &step, since);
                 let deadline = self.deadline(Phase::Body);
                 return self.settle(connection, step, deadline);
             }
         }
         let step = self.read(&mut connection);
         if step == Step::Ready {
+            self.end_body(&mut connection, &step, since);
             return Next::Ready(connection);
         }
         // The deadline is for the whole head. Otherwise a client could keep a connection by sending a head byte by byte.
@@ -80,6 +82,17 @@ impl Reactor {
         connection.end_write().or_else(|| self.table.put_off(connection).then_some(Step::Wait))
     }
 
+    /// Notes the end of the wait for a body that is complete. A worker that was busy learns of the last part later than
+    /// `polled`: then the system knows how long ago the part arrived.
+    fn end_body(&self, connection: &mut Connection, step: &Step, polled: u64) {
+        if *step != Step::Ready || connection.arrival.body_since == 0 {
+            return;
+        }
+        let waited = connection.peer.and_then(|_| fastrack_sys::millis_since_data(connection.as_fd()));
+        let arrived = waited.map_or(polled, |waited| monotonic_millis().saturating_sub(waited).min(polled));
+        connection.arrival.end_body(arrived);
+    }
+
     /// Receives bytes of a request.
     pub fn read(&mut self, connection: &mut Connection) -> Step {
         let step = connection.read(&self.settings, &mut self.read_bufs, self.table.disk());
@@ -92,8 +105,8 @@ impl Reactor {
         let mut connection = Connection::new(client);
         self.control.counters().add(Count::Accepted, 1);
         let step = self.read(&mut connection);
-        if step == Step::Ready {
-            connection.arrived = self.backlog_time.arrival(&connection, monotonic_millis());
+        if step == Step::Ready || connection.phase() == Phase::Body {
+            connection.arrival.at = self.backlog_time.arrival(&connection, monotonic_millis());
         }
         (connection, step)
     }
@@ -123,7 +136,9 @@ impl Reactor {
         }
         // The deadline may have passed in the queue, while the client went on sending.
         let step = self.read(&mut connection);
-        let is_late = deadline <= monotonic_millis();
+        let now = monotonic_millis();
+        self.end_body(&mut connection, &step, now);
+        let is_late = deadline <= now;
         let deadline = match connection.phase() {
             Phase::Body => self.deadline(Phase::Body),
             Phase::Draining => self.linger_deadline(&connection),
@@ -134,10 +149,15 @@ impl Reactor {
     }
 
     /// Settles a connection: does the step that the last reading asks for. Returns the connection if its request is ready.
-    pub(super) fn settle(&mut self, connection: Box<Connection>, step: Step, deadline: u64) -> Next {
+    pub(super) fn settle(&mut self, mut connection: Box<Connection>, step: Step, deadline: u64) -> Next {
         match step {
             Step::Ready => return Next::Ready(connection),
-            Step::Wait => self.park(connection, deadline),
+            Step::Wait => {
+                if connection.phase() == Phase::Body {
+                    connection.arrival.wait_for_body(monotonic_millis());
+                }
+                self.park(connection, deadline);
+            }
             Step::Refuse(error) => self.refuse(connection, error),
             Step::Close => self.close(connection),
         }

@@ -32,6 +32,8 @@ pub(crate) struct AppSettings {
     pub offered: Offered,
     /// The index of the listener whose clients are the server's own proxy.
     pub proxy_listener: Option<usize>,
+    /// RequestStart: a request without X-Request-Start gets one.
+    pub request_start: bool,
     /// A callable for the time after each response; or nil.
     pub after_response: VALUE,
     /// A callable that makes a response from the app's exception and env; or nil.
@@ -83,6 +85,7 @@ impl RackApp {
                 settings.callbacks,
                 settings.offered,
                 settings.proxy_listener,
+                settings.request_start,
             ),
             callbacks: Callbacks::NONE,
             pending: None,

@@ -9,7 +9,7 @@ use crate::env::leading_values::LeadingValues;
 use crate::env::remote_addr::RemoteAddrCache;
 use crate::env::request_bound::{Offered, RequestBoundObjects};
 use crate::env::templates::{EnvTemplates, TemplateKey};
-use crate::env::{forwarded, headers, protocol, server_name};
+use crate::env::{forwarded, headers, protocol, server_name, times};
 use crate::ruby::{format_into, interned, string, NIL};
 
 /// Builds the envs of one thread's requests, and caches their common parts.
@@ -25,6 +25,8 @@ pub(crate) struct EnvBuilder {
     request_bound: RequestBoundObjects,
     /// The index of the listener whose clients are the server's own proxy.
     proxy_listener: Option<usize>,
+    /// Whether a request without X-Request-Start gets one.
+    request_start: bool,
 }
 
 impl EnvBuilder {
@@ -35,6 +37,7 @@ impl EnvBuilder {
         callbacks: usize,
         offered: Offered,
         proxy_listener: Option<usize>,
+        request_start: bool,
     ) -> Self {
         EnvBuilder {
             templates: EnvTemplates::new(templates),
@@ -43,6 +46,7 @@ impl EnvBuilder {
             callbacks,
             request_bound: RequestBoundObjects::new(&offered),
             proxy_listener,
+            request_start,
         }
     }
 
@@ -79,6 +83,9 @@ impl EnvBuilder {
             }
             if head.framing == Framing::Chunked {
                 set_chunked_length(env, &request.content);
+            }
+            if times::are_told(request, self.request_start) {
+                times::set(env, request, self.request_start);
             }
             // A proxy's request comes by a unix socket.
             if request.peer.is_none() && self.proxy_listener == Some(request.listener) {

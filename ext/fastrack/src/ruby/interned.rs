@@ -74,6 +74,7 @@ interned! {
         timeout = "fastrack.timeout",
         io_bound = "puma.mark_as_io_bound",
         queue_time = "fastrack.queue_time",
+        request_body_wait = "puma.request_body_wait",
     }
     classes {
         string_io = c"StringIO",

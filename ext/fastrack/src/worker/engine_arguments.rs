@@ -69,6 +69,7 @@ pub(super) fn app_settings(
         callbacks,
         offered,
         proxy_listener: optional(ruby, hash, "proxy_listener")?,
+        request_start: optional(ruby, hash, "request_start")?.unwrap_or(false),
         after_response,
         error_page,
         chunked: optional(ruby, hash, "chunked")?.unwrap_or(false),
