@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "support/lone_proxy"
 
 RSpec.describe "the proxy: the access log's lines of its own answers", once: "the program knows no Ruby" do
   def server = @server
@@ -62,6 +63,20 @@ RSpec.describe "the proxy: the access log's lines of its own answers", once: "th
                              config: "bind 'ssl://127.0.0.1:#{port}?cert=a.pem&key=a.key'\nlisten '127.0.0.1:#{port + 1}'\nforce_ssl true\nmax_workers 1\naccess_log 'access.log'\n")
       Open3.capture2e("curl", "-sS", "http://127.0.0.1:#{port + 1}/here")
       expect(line(/here/)).to match(%r{"GET /here HTTP/1\.1" 301 18 "-" "curl/})
+    end
+  end
+
+  it "keep no heads in memory while nobody reads the log" do
+    Dir.mktmpdir do |dir|
+      Folder.write(dir, "public/a.txt", "a")
+      unread, log = IO.pipe
+      log.write_nonblock("a" * 1024) until log.wait_writable(0).nil?
+      LoneProxy.open(dir, public_files: "#{dir}/public", log: log) do |proxy|
+        client = proxy.connect
+        1500.times { Edge.ask(client, "/a.txt", "User-Agent: a", "X-Long: #{"l" * 60_000}") }
+        expect(File.read("/proc/#{proxy.pid}/status")[/^VmRSS:\s+(\d+)/, 1].to_i).to be < 50_000
+      end
+      [unread, log].each(&:close)
     end
   end
 end

@@ -8,6 +8,7 @@ require_relative "gc_mode"
 # The proxy's program alone, with the spec in the place of master and workers: for what no worker sends, or shows to its app.
 class LoneProxy
   # @param dir [String] a folder for the workers' socket
+  # @param log [IO, nil] target of the access log
   # @param settings [Hash] further ones, see crates/proxy/src/settings.rs
   def self.open(dir, **settings)
     proxy = new(dir, **settings)
@@ -19,13 +20,13 @@ class LoneProxy
   # @return [Integer]
   attr_reader :port, :pid
 
-  def initialize(dir, **settings)
+  def initialize(dir, log: nil, **settings)
     path = File.join(dir, "workers.sock")
     @workers = UNIXServer.new(path)
     listener = TCPServer.new("127.0.0.1", 0)
     @port = listener.addr[1]
-    @pid = launch(listener)
-    @orders.puts(JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}" }], upstream: path, h2c: true, **settings))
+    @pid = launch(listener, log)
+    @orders.puts(JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}" }], upstream: path, h2c: true, access_log: ({ descriptor: 4 } if log), **settings))
     said = @said.gets
     raise "the proxy has said #{said.inspect}" unless said == "ready \n"
   ensure
@@ -53,12 +54,12 @@ class LoneProxy
 
   private
 
-  def launch(listener)
+  def launch(listener, log)
     theirs_in, @orders = IO.pipe
     @said, theirs_out = IO.pipe
     @orders.sync = true
     spawn({ "LISTEN_FDS" => "1", "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }, [Fastrack::Proxy::Program.path, "fastrack proxy"],
-          in: theirs_in, out: theirs_out, 3 => listener, close_others: true)
+          in: theirs_in, out: theirs_out, 3 => listener, **(log ? { 4 => log } : {}), close_others: true)
   ensure
     [theirs_in, theirs_out].each(&:close)
   end

@@ -1,11 +1,12 @@
 //! Lines of the access log for this process's own answers: files, redirects, errors. A worker logs the requests that it answers.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -19,14 +20,20 @@ use serde::Deserialize;
 use crate::control;
 use crate::fields;
 
-/// Lines that may wait for a disk or a pipe; beyond, lines are dropped.
+/// Lines that may wait for a disk or a pipe, and their bytes; beyond, lines are dropped.
 const MOST_WAITING: usize = 4096;
+const MOST_BYTES: usize = 1024 * 1024;
 
 /// How long the last lines may take when the process ends.
 const LAST_TIME: Duration = Duration::from_secs(1);
 
 /// Pause before the next try at a pipe that is full.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
+
+thread_local! {
+    /// Writes the lines of this thread's clients.
+    static LINES: RefCell<Option<LineWriter>> = const { RefCell::new(None) };
+}
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -47,12 +54,15 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct AccessLog {
     orders: SyncSender<Order>,
+    format: Format,
+    /// Bytes of the lines that wait.
+    waiting: Arc<AtomicUsize>,
     dropped: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Order {
-    Write(Box<Answer>),
+    Write(Vec<u8>),
     Reopen,
     Tell(SyncSender<()>),
 }
@@ -61,14 +71,15 @@ impl AccessLog {
     /// Starts the thread. Fails without the descriptor.
     pub fn start(settings: &Settings) -> io::Result<Arc<Self>> {
         let file = File::from(fastrack_sys::inherited_fd(settings.descriptor)?);
-        let (orders, waiting) = sync_channel(MOST_WAITING);
+        let (orders, received) = sync_channel(MOST_WAITING);
+        let waiting = Arc::<AtomicUsize>::default();
         let format = if settings.format == "json" { Format::Json } else { Format::Combined };
-        let mut writer = Writer { file, path: settings.path.clone(), lines: LineWriter::new(format, None) };
+        let mut writer = Writer { file, path: settings.path.clone(), waiting: Arc::clone(&waiting) };
         std::thread::Builder::new()
             .name("access log".into())
             .stack_size(128 * 1024)
-            .spawn(move || writer.run(&waiting))?;
-        Ok(Arc::new(AccessLog { orders, dropped: AtomicU64::new(0) }))
+            .spawn(move || writer.run(&received))?;
+        Ok(Arc::new(AccessLog { orders, format, waiting, dropped: AtomicU64::new(0) }))
     }
 
     /// Opens the file anew after a rotation.
@@ -85,10 +96,25 @@ impl AccessLog {
         }
     }
 
-    fn write(&self, answer: Box<Answer>) {
-        if self.orders.try_send(Order::Write(answer)).is_ok() {
+    fn line(&self, answer: &Answer) -> Vec<u8> {
+        let mut line = Vec::with_capacity(256);
+        LINES.with_borrow_mut(|lines| {
+            let lines = lines.get_or_insert_with(|| LineWriter::new(self.format, None));
+            lines.write(&answer.line(&mut Vec::new()), &mut line);
+        });
+        line
+    }
+
+    /// Queues the line of an answer. The line, and not the answer, because fields keep whole heads in memory.
+    fn write(&self, answer: &Answer) {
+        let line = self.line(answer);
+        let length = line.len();
+        if self.waiting.fetch_add(length, Relaxed) + length <= MOST_BYTES
+            && self.orders.try_send(Order::Write(line)).is_ok()
+        {
             return;
         }
+        self.waiting.fetch_sub(length, Relaxed);
         let dropped = self.dropped.fetch_add(1, Relaxed) + 1;
         if dropped.is_power_of_two() {
             control::warn(&format!("the access log has not taken {dropped} lines, which are dropped"));
@@ -181,7 +207,7 @@ impl Drop for Answered {
         answer.time =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
         answer.duration = answer.began.elapsed();
-        log.write(answer);
+        log.write(&answer);
     }
 }
 
@@ -190,7 +216,7 @@ impl Drop for Answered {
 struct Writer {
     file: File,
     path: Option<PathBuf>,
-    lines: LineWriter,
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Writer {
@@ -208,14 +234,12 @@ impl Writer {
 
     fn follow(&mut self, order: Order, batch: &mut Vec<u8>) {
         match order {
-            Order::Write(answer) => {
-                let before = batch.len();
-                self.lines.write(&answer.line(&mut Vec::new()), batch);
-                if batch.len() > LINE_LIMIT {
-                    let line = batch.split_off(before);
+            Order::Write(line) => {
+                if batch.len() + line.len() > LINE_LIMIT {
                     self.flush(batch);
-                    *batch = line;
                 }
+                batch.extend_from_slice(&line);
+                self.waiting.fetch_sub(line.len(), Relaxed);
             }
             Order::Reopen => {
                 self.flush(batch);

@@ -15,9 +15,12 @@ use super::Upload;
 /// Connections without a request that are kept.
 const MAX_IDLE: usize = 256;
 
-/// The connections of one thread that have no request, with the times of their last use. The oldest one comes first.
+/// Connections with the times of their last use. The oldest one comes first.
+type Connections = VecDeque<(SendRequest<Upload>, Instant)>;
+
+/// The connections of one thread that have no request.
 #[derive(Clone, Debug, Default)]
-pub struct Kept(Arc<Mutex<VecDeque<(SendRequest<Upload>, Instant)>>>);
+pub struct Kept(Arc<Mutex<Connections>>);
 
 impl Kept {
     /// A connection of at most this age that can take a request now: the newest one, so that the others grow old.
@@ -40,7 +43,7 @@ impl Kept {
         }
     }
 
-    fn connections(&self) -> MutexGuard<'_, VecDeque<(SendRequest<Upload>, Instant)>> {
+    fn connections(&self) -> MutexGuard<'_, Connections> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
