@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -18,15 +19,22 @@ use crate::body::Outgoing;
 use crate::connection::{Connection, Watched};
 use crate::handler::Handler;
 use crate::settings::Settings;
+use crate::stats;
 
 /// Bytes of responses that an HTTP/2 stream may have in memory.
 const STREAM_BUFFER: usize = 64 * 1024;
 
-/// Bytes that a client may send on an HTTP/2 connection, and on one of its streams, before the app takes them.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes that a client may send on an HTTP/2 connection, and on one of its streams, before the app takes them. With many clients each one
+/// gets a share of [`UPLOADS`], but no less than RFC 9113 §6.9.2 has.
+const CONNECTION_WINDOW: u64 = 1024 * 1024;
 const STREAM_WINDOW: u32 = 256 * 1024;
+const LEAST_WINDOW: u64 = 65_535;
+const UPLOADS: u64 = 32 * 1024 * 1024;
 
-/// Least size of hyper's buffer, in bytes. The buffer also limits a request's head.
+/// Bytes in memory for a client of HTTP/1.1, each way.
+const BUFFER: usize = 64 * 1024;
+
+/// Least size of hyper's buffer, in bytes. Where clients may choose their protocol, the buffer also limits a request's head.
 const LEAST_BUFFER: usize = 8 * 1024;
 
 /// Most fields of a request, as in the worker.
@@ -91,11 +99,21 @@ impl Server {
 fn http1_builder(settings: &Settings) -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The time of a head is that of `drive`. With pipeline_flush, hyper would keep its own 400 back.
-    builder.header_read_timeout(None).max_headers(MAX_FIELDS).max_header_size(settings.max_header_size);
+    builder
+        .header_read_timeout(None)
+        .max_headers(MAX_FIELDS)
+        .max_header_size(settings.max_header_size)
+        .max_buf_size(settings.max_header_size.max(BUFFER));
     builder
 }
 
+/// The window of an HTTP/2 connection that begins beside so many others.
+fn connection_window(clients: u64) -> u32 {
+    (UPLOADS / clients.max(1)).clamp(LEAST_WINDOW, CONNECTION_WINDOW) as u32
+}
+
 fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+    let window = connection_window(stats::OPEN.load(Relaxed));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -107,8 +125,8 @@ fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
         .max_concurrent_streams(settings.max_streams)
         .max_header_list_size(u32::try_from(settings.max_header_size).unwrap_or(u32::MAX))
         .max_send_buf_size(STREAM_BUFFER)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(window)
+        .initial_stream_window_size(STREAM_WINDOW.min(window))
         .enable_connect_protocol();
     builder
 }
@@ -172,3 +190,15 @@ impl_http!(
     auto::Connection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
     auto::UpgradeableConnection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_share_the_bytes_that_they_may_send_before_the_app_takes_them() {
+        let all: u64 = (1..=1000).map(|clients| u64::from(connection_window(clients))).sum();
+        assert!(all < 160 * 1024 * 1024, "{all}");
+        assert_eq!([1, 32, 64, 100_000].map(connection_window), [1 << 20, 1 << 20, 1 << 19, 65_535]);
+    }
+}
