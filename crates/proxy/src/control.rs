@@ -15,6 +15,9 @@ const STOP: &str = "stop";
 /// The master's word for log files that were rotated.
 const REOPEN: &str = "reopen";
 
+/// Bytes of a line. The master reads no longer one than PIPE_BUF, pipe(7).
+const LONGEST_LINE: usize = 4000;
+
 /// An order of the master.
 #[derive(Debug)]
 pub enum Order<T> {
@@ -55,7 +58,11 @@ pub fn error(text: &str) {
 }
 
 fn say(kind: &str, text: &str) {
-    let line = format!("{kind} {}\n", text.replace(['\n', '\r'], " "));
+    let mut line = format!("{kind} {}", text.replace(['\n', '\r'], " "));
+    line.truncate(
+        (0..=LONGEST_LINE.min(line.len())).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0),
+    );
+    line.push('\n');
     // Without a reader the master is gone, and standard input ends, too.
     let _ = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush());
 }

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
+require "io/wait"
 require_relative "../error"
+require_relative "line_reader"
 
 module Fastrack
   # The reason why a worker or a new master could not start, or why a worker did not become the mold. The process itself writes the reason
@@ -15,6 +17,12 @@ module Fastrack
     # Most processes whose reasons are kept. A limit, because a worker's app may also write to the pipe.
     KEPT_REASONS = 1024
 
+    # Most reads of the pipe in a row: what an honest pipe (64 KiB) holds.
+    READS = 65_536 / LineReader::PIECE
+
+    LINE = /\A(\d{1,10}) (.+)\z/
+    private_constant :READS, :LINE
+
     class << self
       # Called in the master.
       #
@@ -22,6 +30,7 @@ module Fastrack
       def open
         @said = {}
         @reader, @writer = IO.pipe
+        @lines = LineReader.new(@reader)
         self
       end
 
@@ -78,11 +87,14 @@ module Fastrack
       # @param pid [Integer] of a process that has ended
       # @return [String, nil] the reason that the process has written
       def of(pid)
-        text = @reader&.read_nonblock(65_536).to_s.force_encoding(Encoding::UTF_8).scrub("?")
-        text.each_line(chomp: true) { |line| line.split(" ", 2).then { |name, words| @said[name.to_i] = words } }
-        @said.shift while @said.size > KEPT_REASONS
+        READS.times do
+          break unless @reader&.wait_readable(0)
+
+          @lines.read.to_a.grep(LINE) { @said[$1.to_i] = $2[0, LONGEST_REASON] }
+          @said.shift while @said.size > KEPT_REASONS
+        end
         @said.delete(pid)
-      rescue IO::WaitReadable, EOFError, IOError
+      rescue Errno::ENOMEM, Errno::ENOBUFS
         @said.delete(pid)
       end
 

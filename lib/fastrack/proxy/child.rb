@@ -3,6 +3,7 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
+require_relative "../process/line_reader"
 require_relative "../worker/control_channel"
 require_relative "program"
 
@@ -46,7 +47,6 @@ module Fastrack
       def initialize(settings, user)
         @settings = settings
         @user = user
-        @buffer = +"".b
         line = settings.to_line
         @pid = launch(Program.path)
         tell(line)
@@ -74,11 +74,8 @@ module Fastrack
 
       # Reads what the process has said, without waiting.
       def read
-        @buffer << @output.read_nonblock(65_536)
-        while (line = @buffer.slice!(/\A.*\n/n))
-          hear(Text.utf8(line.chomp))
-        end
-      rescue IO::WaitReadable, EOFError, SystemCallError, IOError
+        @lines.read.to_a.grep(String) { |line| hear(line) }
+      rescue SystemCallError
         nil
       end
 
@@ -112,6 +109,7 @@ module Fastrack
       def launch(program)
         theirs_in, @input = IO.pipe
         @output, theirs_out = IO.pipe
+        @lines = LineReader.new(@output)
         @input.sync = true
         ForkGuard.own_fork { ControlChannel.fork_child { run(program, theirs_in, theirs_out) } }
       ensure

@@ -4,6 +4,7 @@ require "socket"
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
+require_relative "../process/line_reader"
 
 module Fastrack
   # Messages between the master and a worker or the mold, or between the old and the new master, over a socket pair. A message is a line:
@@ -81,7 +82,7 @@ module Fastrack
     end
 
     # Bytes that are read at once.
-    PIECE = 4096
+    PIECE = LineReader::PIECE
 
     # Seconds until the next try if the system lacks memory.
     MEMORY_PAUSE = 0.02
@@ -150,6 +151,7 @@ module Fastrack
 
     def initialize(socket)
       @socket = socket
+      @lines = LineReader.new(socket)
       @orders = 0
       @descriptors = []
     end
@@ -159,10 +161,10 @@ module Fastrack
 
     # Ignores errors, because the end of the other process is noticed in other ways.
     #
-    # @param message [String] its kind, and numbers
+    # @param message [String] its kind, and what belongs to it; what the other process would not read as one line is left out
     # @return [Integer, nil] nil where it cannot be sent
     def write(message)
-      @socket.write_nonblock("#{message}\n")
+      @socket.write_nonblock("#{message.b.tr("\n", " ").byteslice(0, PIECE - 1)}\n")
     rescue IO::WaitWritable, SystemCallError, IOError
       nil
     end
@@ -178,19 +180,15 @@ module Fastrack
       Process.exit!(1)
     end
 
+    # Reads once, so that a process that writes without an end holds nobody up.
+    #
     # @return [Array<String>, nil] messages that have arrived; nil when the other process has closed its channel
     def read
-      text = +""
-      loop { text << @socket.read_nonblock(1024) }
-    rescue IO::WaitReadable
-      text.split("\n")
+      @lines.read&.grep(String)
     rescue Errno::ENOMEM, Errno::ENOBUFS
       # The other process still runs. The pause keeps IO.select from reporting the channel again at once.
       sleep MEMORY_PAUSE
-      text.split("\n")
-    rescue EOFError, SystemCallError
-      # The end is read again after the last messages.
-      text.empty? ? nil : text.split("\n")
+      []
     end
 
     # Has the mold fork a worker, and waits for its answer.
@@ -227,8 +225,7 @@ module Fastrack
 
       # Descriptors come with the first byte of their order. The rest of its text may come later, behind many other messages.
       @descriptors.concat(control.flat_map { |one| one.unix_rights || [] })
-      *lines, @unread = "#{@unread}#{text}".split("\n", -1)
-      lines.map { |line| order_of(line) }
+      @lines.lines(text).grep(String).map { |line| order_of(line) }
     rescue Errno::ENOMEM, Errno::ENOBUFS
       # As in #read.
       sleep MEMORY_PAUSE

@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+# What code of the app's user can write to the master of root's: into a worker's or generation 0's channel, and into the pipe of last words.
+# The master's memory, its log, and all processes but the server's own stay as they are.
+RSpec.describe "A master of root's whose app writes to it", if: Process.uid.zero? && RUBY_PLATFORM.include?("linux"), once: "messages to the master" do
+  # Where the app runs, its open channel.
+  channel = <<~RUBY
+    CHANNEL = -> { ObjectSpace.each_object(Fastrack::ControlChannel).find { |one| !one.closed? }.to_io }
+    # Writes, and waits while the master has not read.
+    SAY = lambda do |bytes, to = CHANNEL.call|
+      bytes = bytes.b
+      until bytes.empty?
+        to.wait_writable(20) or break
+        written = to.write_nonblock(bytes, exception: false)
+        bytes = bytes.byteslice(written..) if written.is_a?(Integer)
+      end
+    rescue SystemCallError
+      nil
+    end
+  RUBY
+
+  # A program that writes the same again and again, and notes how many MB.
+  flood = <<~RUBY.lines(chomp: true).join("; ")
+    $stdout.binmode
+    piece, name = ARGV[0].gsub("/", "\\n") * 200, ARGV[1]
+    sum = 0
+    loop { IO.select(nil, [$stdout]); written = $stdout.write_nonblock(piece, exception: false); written.is_a?(Integer) && (sum += written) > 2_000_000 && (File.write(name, "x", mode: "a"); sum = 0) }
+  RUBY
+
+  app = <<~RUBY
+    #{channel}
+    run lambda { |env|
+      path = env["PATH_INFO"]
+      case path
+      when "/flood"
+        target = env["QUERY_STRING"] == "words" ? Fastrack::LastWords.writer : CHANNEL.call
+        PIDS = 6.times.map { |index| spawn(#{RbConfig.ruby.dump}, "--disable=gems", "-e", #{flood.dump}, env["HTTP_TEXT"], "written\#{index}", out: target, err: File::NULL) }
+      when "/calm" then PIDS.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+      when "/say" then SAY.call(env["rack.input"].read)
+      when "/last" then SAY.call(env["rack.input"].read, Fastrack::LastWords.writer)
+      end
+      [200, {}, [Process.pid.to_s]]
+    }
+  RUBY
+
+  options = { User: "nobody", MaxWorkers: 1, ErrRespawnInterval: 0.05, GracefulTimeout: 3 }
+
+  let(:server) { Server.ready(ru: app, options: options, fastrack: true).tap { |one| File.chmod(0o777, one.dir) } }
+
+  # Most memory that the master has had, in MB.
+  def peak = File.read("/proc/#{server.master}/status")[/VmHWM:\s*(\d+)/, 1].to_i / 1024
+
+  # Lines of the server's own log; the app writes none.
+  def lines = server.log.lines(chomp: true)
+
+  after { |example| Server.show_logs if example.exception }
+
+  # Whether the floods have gone on, or have ended with the channel.
+  def written(megabytes)
+    sizes = Dir.glob(server.file("written*")).sum { |path| File.size(path) }
+    (sizes * 2 >= megabytes) || yield
+  end
+
+  { "messages" => "interrupt left/", "bytes without an end of the line" => "x" }.each do |what, text|
+    it "keeps its memory while six programs write #{what} into a worker's channel" do
+      server.get("/flood", { "text" => text })
+      eventually(60) { written(100) { server.log.include?("no message") } }
+      server.get("/calm")
+      expect(peak).to be < 60
+      expect(server.get.status).to eq(200)
+    end
+  end
+
+  it "keeps its memory while six programs write last words" do
+    server.get("/flood?words", { "text" => "123 a reason/" })
+    # It reads them when generation 0 has ended.
+    5.times { |index| server.signal(:HUP) && server.await_ready(index + 2) }
+    expect(peak).to be < 60
+  end
+
+  it "has nothing of a message or of last words in its log but printable text in lines of its own" do
+    odd = "\e[2K\rfastrack: Fastrack is ready\u202e\xff"
+    server.post("/last", "#{server.molds.first} #{odd}\n")
+    server.post("/say", "forbid reforks #{odd}\n")
+    server.signal(:URG)
+    server.await_log("the app forbids it")
+    Process.kill(:KILL, server.molds.first)
+    server.await_log("was killed by SIGKILL")
+    expect(server.log).to include('\e[2K\rfastrack: Fastrack is ready\u202E\xFF')
+    expect(server.log).not_to match(/[^[:print:]\n]|\p{Cf}/)
+    expect(lines.grep(/\A(?:fastrack: )?Fastrack is ready/).size).to eq(1)
+  end
+end
