@@ -47,18 +47,6 @@ RSpec.describe "the proxy: what an app learns of the client", once: "the program
     end
   end
 
-  it "a trusted proxy names the client, its scheme and when the request came" do
-    @server = Edge.start(config: "trusted_proxies '127.0.0.0/8'\n")
-    fields = ["X-Forwarded-For: 6.6.6.6, 203.0.113.9, 127.0.0.1", "X-Forwarded-Proto: http"]
-    expect(Edge.env(server, *fields.flat_map { |field| ["-H", field] })).to include("REMOTE_ADDR" => "203.0.113.9", "rack.url_scheme" => "http")
-  end
-
-  it "without TLS a router's fields come through, and the address is the router's" do
-    @server = Server.ready(ru: HttpApps.ru(:echo), fastrack: true, config: "max_workers 1\ncompress true\nhost '127.0.0.1'\nport 0", options: { "Host" => nil, "Port" => nil })
-    env = Edge.env(server, "-H", "X-Forwarded-For: 203.0.113.9", "-H", "X-Forwarded-Proto: https", scheme: "http")
-    expect(env).to include("REMOTE_ADDR" => "127.0.0.1", "HTTP_X_FORWARDED_FOR" => "203.0.113.9", "HTTP_X_FORWARDED_PROTO" => "https", "rack.url_scheme" => "http")
-  end
-
   it "the PROXY protocol names the client, in both of its versions" do
     @server = Edge.start(parameters: "&proxy_protocol=true")
     expect(Edge.curl(server).last).not_to be_success

@@ -83,6 +83,30 @@ RSpec.describe "the proxy: what passes besides head and body", once: "the progra
     end
   end
 
+  # The proxy's lines for its master, up to one that fits.
+  def said(proxy, pattern)
+    lines = []
+    lines << proxy.said.gets.to_s until lines.last&.match?(pattern)
+    lines
+  end
+
+  it "a client that leaves in its upload is no worker that died: no warning, and no 502 in the monitor" do
+    LoneProxy.open(@dir) do |proxy|
+      ["Content-Length: 100", "Transfer-Encoding: chunked"].each do |field|
+        client = proxy.connect
+        client.write(message("POST / HTTP/1.1", "Host: a", field), "5\r\nhello\r\n")
+        worker = proxy.worker
+        read_until(worker, /hello/)
+        client.close
+        expect(worker.read).not_to match(/0\r\n\r\n\z/)
+      end
+      # Both requests have ended.
+      lines = said(proxy, /\Astats (?=.*"open":0\b).*"requests":2\b/)
+      expect(lines.grep(/\Awarn/)).to be_empty
+      expect(lines.last).to match(/"bad_gateway":0\b/)
+    end
+  end
+
   describe "a change of protocols by HTTP/2 (RFC 8441)" do
     before(:context) { @server = Edge.start(ru: HttpApps.ru(:proxied)) }
 
@@ -106,6 +130,15 @@ RSpec.describe "the proxy: what passes besides head and body", once: "the progra
       answer = ask(connection, "/status/404", %w[:protocol websocket])
       # `:status: 404` is number 13 of RFC 7541's table.
       expect([answer.type, answer.payload.getbyte(0)]).to eq([HTTP2Frames::HEADERS, 0x8d])
+    end
+
+    %w[/status/200 /status/204 /body/array].each do |path|
+      it "is no open tunnel where the app answers it by a success: #{path}" do
+        http2 = connection
+        answer = ask(http2, path, %w[:protocol websocket])
+        # A literal of `:status`, which is 8 in that table.
+        expect([answer.type, answer.payload]).to match([HTTP2Frames::HEADERS, /\A\x48\x03502|\A\x48\x82\x6c\x02/n])
+      end
     end
   end
 

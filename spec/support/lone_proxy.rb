@@ -20,6 +20,9 @@ class LoneProxy
   # @return [Integer]
   attr_reader :port, :pid
 
+  # @return [IO] lines of the proxy for its master
+  attr_reader :said
+
   def initialize(dir, log: nil, **settings)
     path = File.join(dir, "workers.sock")
     @workers = UNIXServer.new(path)

@@ -49,6 +49,11 @@ impl Change {
         Ok(Some(Change { client, is_stream }))
     }
 
+    /// Whether the client has asked by an extended CONNECT, and takes any 2xx for an open tunnel.
+    pub fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
     /// The response that changes the protocol. Bytes pass both ways until both sides have ended.
     pub fn make(self, mut response: Response<WorkerBody>, in_flight: InFlight) -> Response<Outgoing> {
         let worker = upgrade::on(&mut response);

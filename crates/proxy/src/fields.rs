@@ -1,10 +1,11 @@
 //! Header fields: those that end at this process, and those that say who the client is.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::Version;
+
+use crate::forwarded::{self, Client, FORWARDED_PROTO};
 
 /// Tells a worker who the client is: address, port, scheme and protocol. The worker believes it on the proxy's socket only, see
 /// `crates/http/src/forwarded.rs`.
@@ -12,9 +13,6 @@ pub static CLIENT: HeaderName = HeaderName::from_static("fastrack-client");
 
 /// When the request came, in microseconds since 1970 (see docs/logs-and-stats.md).
 static REQUEST_START: HeaderName = HeaderName::from_static("x-request-start");
-
-static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-static FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// Fields about one connection (RFC 9110 §7.6.1). hyper writes those of the next one.
 static HOP_BY_HOP: [HeaderName; 7] = [
@@ -27,27 +25,29 @@ static HOP_BY_HOP: [HeaderName; 7] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// Fields in which a proxy names the client. On a listener with TLS no proxy is in front, so a client has set them itself. `forwarded` also
-/// stands for all fields that begin with `x-forwarded-`.
-const ABOUT_CLIENTS: [&str; 8] = [
+/// Fields in which proxies name the client, and what it has asked for. They count only from trusted proxies. `forwarded` also stands for all
+/// fields that begin with `x-forwarded-`. docs/proxy.md has the same list.
+const ABOUT_CLIENTS: [&str; 13] = [
     "forwarded",
     "x-real-ip",
     "x-client-ip",
+    "x-cluster-client-ip",
     "client-ip",
     "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
     "x-request-start",
     "x-queue-start",
     "x-original-host",
+    "x-scheme",
+    "front-end-https",
 ];
 
-/// The client of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Client {
-    /// Its address. A proxy in front tells no port: 0.
-    pub address: SocketAddr,
-    /// Whether it speaks TLS.
-    pub is_https: bool,
-}
+/// Has the app name files instead of sending them (Rack::Sendfile). Only this process asks for it.
+static SENDFILE_TYPE: HeaderName = HeaderName::from_static("x-sendfile-type");
+
+/// Fields by which a proxy has Rack::Sendfile name files, and map their paths. A client must not.
+const ABOUT_FILES: [&str; 2] = ["x-sendfile-type", "x-accel-mapping"];
 
 /// Removes the fields that are for this connection only, and those that Connection names. Returns the protocol to which the client asks to
 /// change.
@@ -74,50 +74,47 @@ fn options(fields: &HeaderMap) -> Vec<String> {
     values.flat_map(|value| value.split(',')).map(|option| option.trim().to_ascii_lowercase()).collect()
 }
 
-/// The client: the peer, or the client that a trusted peer names.
-pub fn client(
-    peer: SocketAddr,
-    is_tls: bool,
-    fields: &HeaderMap,
-    is_trusted: impl Fn(IpAddr) -> bool,
-) -> Client {
-    let own = Client { address: peer, is_https: is_tls };
-    if !is_trusted(peer.ip()) {
-        return own;
-    }
-    let values = || fields.get_all(&FORWARDED_FOR).iter().filter_map(|value| value.to_str().ok());
-    let named: Vec<IpAddr> =
-        values().flat_map(|value| value.split(',')).map_while(|one| address(one.trim())).collect();
-    // Each proxy adds its own client at the end. So the last address that belongs to no trusted proxy is the client's.
-    let address = named.iter().rev().find(|one| !is_trusted(**one)).or(named.first());
-    let proto = fields.get(&FORWARDED_PROTO).map(HeaderValue::as_bytes);
-    Client {
-        address: address.map_or(peer, |ip| SocketAddr::new(*ip, 0)),
-        is_https: proto.map_or(is_tls, |proto| proto.eq_ignore_ascii_case(b"https")),
-    }
+/// What a worker is to know of a request besides its own fields.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// Who has sent it.
+    pub client: Client,
+    /// The client's protocol.
+    pub version: Version,
+    /// Whether the peer is a proxy whose fields about the client count.
+    pub is_from_proxy: bool,
+    /// Whether the app may name files in X-Sendfile.
+    pub has_sendfile: bool,
 }
 
-/// An address of X-Forwarded-For, which may have a port.
-fn address(text: &str) -> Option<IpAddr> {
-    let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());
-    text.parse().ok().or_else(with_port).map(|ip: IpAddr| ip.to_canonical())
-}
-
-/// Sets the field that names the client. `is_edge`: no proxy is in front, so the client's own fields about it are removed.
-pub fn set_client(fields: &mut HeaderMap, client: Client, version: Version, is_edge: bool) {
-    if is_edge {
-        remove_about_clients(fields);
-    }
+/// Sets the fields by which this process speaks with the worker, and removes a client's own ones.
+pub fn tell(fields: &mut HeaderMap, told: Told) {
+    let Told { client, version, is_from_proxy, has_sendfile } = told;
+    remove_forged(fields, is_from_proxy);
     fields.insert(&CLIENT, word(client, version));
+    if has_sendfile {
+        fields.insert(&SENDFILE_TYPE, HeaderValue::from_static("X-Sendfile"));
+    }
+    if forwarded::has_scheme_list(fields) {
+        let scheme = HeaderValue::from_static(scheme(client.is_https));
+        fields.insert(&FORWARDED_PROTO, scheme);
+    }
     if !fields.contains_key(&REQUEST_START) {
         let micros = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
         fields.insert(&REQUEST_START, text(format!("t={micros}")));
     }
 }
 
+fn scheme(is_https: bool) -> &'static str {
+    if is_https {
+        "https"
+    } else {
+        "http"
+    }
+}
+
 fn word(Client { address, is_https }: Client, version: Version) -> HeaderValue {
-    let scheme = if is_https { "https" } else { "http" };
-    let protocol = protocol(version);
+    let (scheme, protocol) = (scheme(is_https), protocol(version));
     text(format!("{} {} {scheme} {protocol}", address.ip().to_canonical(), address.port()))
 }
 
@@ -135,14 +132,15 @@ fn text(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// Removes fields about the client in any spelling: in env a dash and an underscore are the same.
-fn remove_about_clients(fields: &mut HeaderMap) {
-    let is_about_client = |name: &HeaderName| {
+/// Removes fields that count only from proxies, in any spelling: in env a dash and an underscore are the same.
+fn remove_forged(fields: &mut HeaderMap, is_from_proxy: bool) {
+    let is_forged = |name: &HeaderName| {
         let name = name.as_str();
-        let is_like = |one: &&str| is_like(name, one);
-        name.get(..12).is_some_and(is_prefix) || ABOUT_CLIENTS.iter().any(is_like)
+        let is_one_of = |names: &[&str]| names.iter().any(|one| is_like(name, one));
+        is_one_of(&ABOUT_FILES)
+            || !is_from_proxy && (name.get(..12).is_some_and(is_prefix) || is_one_of(&ABOUT_CLIENTS))
     };
-    let names: Vec<HeaderName> = fields.keys().filter(|name| is_about_client(name)).cloned().collect();
+    let names: Vec<HeaderName> = fields.keys().filter(|name| is_forged(name)).cloned().collect();
     names.iter().for_each(|name| drop(fields.remove(name)));
 }
 
@@ -174,35 +172,16 @@ mod tests {
         fields
     }
 
-    fn named(lines: &[(&str, &str)], trusted: &[&str]) -> Client {
-        let is_trusted = |ip: IpAddr| trusted.iter().any(|one| one.parse() == Ok(ip));
-        client("10.0.0.1:5000".parse().expect("an address"), false, &fields(lines), is_trusted)
+    /// What a worker is told of a client of HTTP/2 with TLS.
+    fn told(is_from_proxy: bool) -> Told {
+        let client = Client { address: "203.0.113.9:77".parse().expect("an address"), is_https: true };
+        Told { client, version: Version::HTTP_2, is_from_proxy, has_sendfile: false }
     }
 
-    fn at(address: &str, is_https: bool) -> Client {
-        Client { address: address.parse().expect("an address"), is_https }
-    }
-
-    #[test]
-    fn only_a_trusted_proxy_names_the_client() {
-        let lines = [("x-forwarded-for", "203.0.113.9"), ("x-forwarded-proto", "https")];
-        assert_eq!(named(&lines, &[]), at("10.0.0.1:5000", false));
-        assert_eq!(named(&lines, &["10.0.0.1"]), at("203.0.113.9:0", true));
-    }
-
-    #[test]
-    fn of_several_addresses_the_last_untrusted_one_is_the_client() {
-        let lines = [("x-forwarded-for", "6.6.6.6, 203.0.113.9"), ("x-forwarded-for", "10.0.0.2")];
-        assert_eq!(named(&lines, &["10.0.0.1", "10.0.0.2"]), at("203.0.113.9:0", false));
-        assert_eq!(named(&lines, &["10.0.0.1"]), at("10.0.0.2:0", false));
-        assert_eq!(
-            named(&[("x-forwarded-for", "10.0.0.2")], &["10.0.0.1", "10.0.0.2"]),
-            at("10.0.0.2:0", false)
-        );
-        assert_eq!(
-            named(&[("x-forwarded-for", "[2001:db8::1]:443")], &["10.0.0.1"]),
-            at("[2001:db8::1]:0", false)
-        );
+    fn sorted_names(fields: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
     }
 
     #[test]
@@ -220,13 +199,33 @@ mod tests {
         fields.append("fastrack-client", HeaderValue::from_static("6.6.6.6 1 https HTTP/2"));
         fields.append("fastrack-client", HeaderValue::from_static("6.6.6.7 1 https HTTP/2"));
         fields.append("x-forwarded", HeaderValue::from_static("kept"));
-        set_client(&mut fields, at("203.0.113.9:77", true), Version::HTTP_2, true);
+        tell(&mut fields, told(false));
         let words: Vec<_> = fields.get_all(&CLIENT).iter().collect();
         assert_eq!(words, ["203.0.113.9 77 https HTTP/2"]);
-        let mut names: Vec<_> = fields.keys().map(HeaderName::as_str).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["fastrack-client", "x-forwarded", "x-request-start"]);
+        assert_eq!(sorted_names(&fields), ["fastrack-client", "x-forwarded", "x-request-start"]);
         assert_eq!(fields.len(), 3);
+    }
+
+    #[test]
+    fn a_trusted_proxys_words_are_kept() {
+        let mut fields = fields(&[("x-forwarded-host", "a"), ("x-forwarded-proto", "https, http")]);
+        tell(&mut fields, told(true));
+        let expected = ["fastrack-client", "x-forwarded-host", "x-forwarded-proto", "x-request-start"];
+        assert_eq!(sorted_names(&fields), expected);
+        assert_eq!(fields.get(&FORWARDED_PROTO), Some(&HeaderValue::from_static("https")));
+    }
+
+    #[test]
+    fn nobody_but_this_process_asks_for_names_of_files() {
+        let names =
+            ["x-sendfile-type", "X_Sendfile_Type", "x-accel-mapping", "x_accel-mapping", "x-sendfile_type"];
+        for is_from_proxy in [false, true] {
+            let mut fields = fields(&names.map(|name| (name, "X-Accel-Redirect")));
+            tell(&mut fields, told(is_from_proxy));
+            assert_eq!(sorted_names(&fields), ["fastrack-client", "x-request-start"]);
+            tell(&mut fields, Told { has_sendfile: true, ..told(is_from_proxy) });
+            assert_eq!(fields.get(&SENDFILE_TYPE), Some(&HeaderValue::from_static("X-Sendfile")));
+        }
     }
 
     #[test]
@@ -258,7 +257,7 @@ mod tests {
         ) {
             let mut fields = HeaderMap::new();
             fields.append(HeaderName::try_from(&name[..]).expect("a name"), HeaderValue::try_from(&value[..]).expect("a value"));
-            set_client(&mut fields, at("203.0.113.9:77", true), Version::HTTP_11, true);
+            tell(&mut fields, told(false));
             let kept = fields.iter().filter(|(name, _)| **name != CLIENT && **name != REQUEST_START).count();
             // The worker drops the name with an underscore, because the name with a dash is there, too.
             prop_assert!(kept == 0 || name == "fastrack_client");

@@ -17,8 +17,9 @@ use crate::body::{Outgoing, Source, Uploaded};
 use crate::change::Change;
 use crate::compress::{self, Accepted, Compressed};
 use crate::connection::{Connection, InFlight};
-use crate::fields::{self, Client};
+use crate::fields;
 use crate::files::{Content, Files};
+use crate::forwarded::{self, Client};
 use crate::settings::Settings;
 use crate::stats;
 use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
@@ -133,7 +134,7 @@ impl Handler {
             stats::H2_REQUESTS.fetch_add(1, Relaxed);
         }
         let (parts, body) = request.into_parts();
-        let client = fields::client(connection.peer, connection.is_tls, &parts.headers, |ip| {
+        let client = forwarded::client(connection.peer, connection.is_tls, &parts.headers, |ip| {
             site.settings.is_trusted(ip)
         });
         let logged =
@@ -226,6 +227,12 @@ impl Exchange<'_> {
                 Some(change) => change.make(response, in_flight),
                 None => answered(own(StatusCode::BAD_GATEWAY), in_flight, logged),
             },
+            // The client would take it for an open tunnel (RFC 8441 §5).
+            Ok(response)
+                if response.status().is_success() && change.is_some_and(|change| change.is_stream()) =>
+            {
+                answered(own(StatusCode::BAD_GATEWAY), in_flight, logged)
+            }
             Ok(response) => with(self.finish(response, &asked), in_flight),
             Err(failure) => answered(failed(&failure), in_flight, logged),
         }
@@ -344,6 +351,7 @@ fn failed(failure: &Failure) -> Response<Source> {
             StatusCode::BAD_GATEWAY
         }
         Failure::Lost => StatusCode::BAD_GATEWAY,
+        Failure::Upload => StatusCode::BAD_REQUEST,
         Failure::Other(error) => {
             crate::control::warn(&format!("no response of a worker can be used: {error}"));
             StatusCode::BAD_GATEWAY

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::connection::Times;
+use crate::forwarded::is_private;
 
 /// All settings. A later document replaces an earlier one, except for the listeners and the number of threads.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,9 +46,9 @@ pub struct Settings {
     /// Bytes of a request's fields.
     #[serde(default = "max_header_size")]
     pub max_header_size: usize,
-    /// Networks of proxies whose word about the client counts.
+    /// Networks of proxies whose word about the client counts. None: see [`is_from_proxy`](Self::is_from_proxy).
     #[serde(default)]
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Option<Vec<Network>>,
     /// Files that are answered without the app.
     #[serde(default)]
     pub public_files: Option<PathBuf>,
@@ -111,7 +112,16 @@ impl Settings {
 
     /// Whether this address is one of a trusted proxy.
     pub fn is_trusted(&self, address: IpAddr) -> bool {
-        self.trusted_proxies.iter().any(|network| network.has(address))
+        self.trusted_proxies.iter().flatten().any(|network| network.has(address))
+    }
+
+    /// Whether the app gets what a peer says of the client in fields such as X-Forwarded-Host. While no trusted proxies are named, a peer in a
+    /// private network is a router, if this process does no TLS for it: a platform's router names the scheme so.
+    pub fn is_from_proxy(&self, peer: IpAddr, is_tls: bool) -> bool {
+        match self.trusted_proxies {
+            Some(_) => self.is_trusted(peer),
+            None => !is_tls && is_private(peer),
+        }
     }
 }
 

@@ -43,7 +43,9 @@ pub enum Failure {
     Unreachable(io::Error),
     /// The connection has ended before a byte of the response. A worker may have received the request.
     Lost,
-    /// The response makes no sense, or the client has gone.
+    /// The request's body has not arrived whole: the client has gone, or has broken its framing.
+    Upload,
+    /// The response makes no sense.
     Other(hyper::Error),
 }
 
@@ -143,6 +145,8 @@ fn failure(error: hyper::Error) -> Failure {
     };
     let source = std::error::Error::source(&error);
     match error {
+        // hyper's word for an error of the body that it was to send.
+        error if error.is_user() => Failure::Upload,
         error if error.is_incomplete_message() || error.is_canceled() => Failure::Lost,
         _ if source.is_some_and(is_reset) => Failure::Lost,
         error => Failure::Other(error),

@@ -2,21 +2,16 @@
 
 use http_body_util::Either;
 use hyper::body::Body;
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::{self, Uri};
 use hyper::Version;
 
 use crate::connection::Connection;
-use crate::fields::{self, Client};
+use crate::fields::{self, Told};
+use crate::forwarded::Client;
 use crate::handler::Site;
 use crate::upstream::Upload;
-
-/// Has the app name files instead of sending them (Rack::Sendfile).
-static SENDFILE_TYPE: HeaderName = HeaderName::from_static("x-sendfile-type");
-
-/// Maps paths for Rack::Sendfile. A client must not.
-static SENDFILE_MAPPING: HeaderName = HeaderName::from_static("x-accel-mapping");
 
 /// Makes the request one of HTTP/1.1, names the client, and frames the body.
 pub fn prepare(parts: &mut Parts, body: &Upload, site: &Site, connection: &Connection, client: Client) {
@@ -35,11 +30,9 @@ pub fn prepare(parts: &mut Parts, body: &Upload, site: &Site, connection: &Conne
         fields.remove(header::EXPECT);
     }
     frame(fields, body);
-    fields::set_client(fields, client, parts.version, connection.is_tls);
-    if site.has_sendfile() {
-        fields.remove(&SENDFILE_MAPPING);
-        fields.insert(&SENDFILE_TYPE, HeaderValue::from_static("X-Sendfile"));
-    }
+    let is_from_proxy = site.settings.is_from_proxy(connection.peer.ip(), connection.is_tls);
+    let told = Told { client, version: parts.version, is_from_proxy, has_sendfile: site.has_sendfile() };
+    fields::tell(fields, told);
     let target = uri::Parts::from(std::mem::take(&mut parts.uri)).path_and_query;
     let mut origin = uri::Parts::default();
     origin.path_and_query = target.or_else(|| Some(uri::PathAndQuery::from_static("/")));
