@@ -26,14 +26,12 @@ class LoneProxy
   def initialize(dir, log: nil, **settings)
     path = File.join(dir, "workers.sock")
     @workers = UNIXServer.new(path)
-    listener = TCPServer.new("127.0.0.1", 0)
-    @port = listener.addr[1]
-    @pid = launch(listener, log)
+    @listener = TCPServer.new("127.0.0.1", 0)
+    @port = @listener.addr[1]
+    @pid = launch(@listener, log)
     @orders.puts(JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}" }], upstream: path, h2c: true, access_log: ({ descriptor: 4 } if log), **settings))
     said = @said.gets
     raise "the proxy has said #{said.inspect}" unless said == "ready \n"
-  ensure
-    listener&.close
   end
 
   # A connection of the proxy's to a worker.
@@ -48,11 +46,44 @@ class LoneProxy
 
   def connect = TCPSocket.new("127.0.0.1", @port)
 
+  # A client whose request a worker has got, and the worker's connection.
+  def ask(*lines)
+    client = connect
+    client.write("#{["GET / HTTP/1.1", "Host: a", *lines].join("\r\n")}\r\n\r\n")
+    asked = worker
+    asked.gets("\r\n\r\n")
+    [client, asked]
+  end
+
+  # A client whose connection has become a tunnel, and the worker's connection.
+  def tunnel
+    client, asked = ask("Connection: upgrade", "Upgrade: websocket")
+    asked.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+    head = client.gets("\r\n\r\n").to_s
+    raise "no tunnel: #{head.inspect}" unless head.start_with?("HTTP/1.1 101 ")
+
+    [client, asked]
+  end
+
+  # Waits until the proxy tells counters that fit.
+  #
+  # @yieldparam [Hash] the counters
+  def await_stats
+    found = nil
+    loop do
+      raise "the proxy has not told this: #{found}" unless @said.wait_readable(GcMode.patient(20))
+
+      word, text = @said.gets.to_s.split(" ", 2)
+      raise "the proxy has ended" if word.nil?
+      return found if word == "stats" && yield(found = JSON.parse(text))
+    end
+  end
+
   # Ends as with its master.
   def close
     @orders.close
     Process.wait(@pid)
-    [@said, @workers].each(&:close)
+    [@said, @workers, @listener].each(&:close)
   end
 
   private

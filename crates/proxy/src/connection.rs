@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 
+use crate::place::Place;
 use crate::stats;
 
 /// State that the requests of a connection share.
@@ -29,6 +30,8 @@ pub struct Connection {
     pub listener: Arc<str>,
     /// The port to which all requests are redirected by https.
     pub redirect_to: Option<u16>,
+    /// Requests and tunnels keep the connection, and so the place.
+    _place: Place,
     began: Instant,
     requests: AtomicU32,
     /// Whether a part of a request's head has arrived.
@@ -53,12 +56,19 @@ pub struct Connection {
 
 impl Connection {
     /// A new connection, which waits for its first request.
-    pub fn new(peer: SocketAddr, is_tls: bool, listener: Arc<str>, redirect_to: Option<u16>) -> Arc<Self> {
+    pub fn new(
+        peer: SocketAddr,
+        is_tls: bool,
+        listener: Arc<str>,
+        redirect_to: Option<u16>,
+        place: Place,
+    ) -> Arc<Self> {
         Arc::new(Connection {
             peer,
             is_tls,
             listener,
             redirect_to,
+            _place: place,
             began: Instant::now(),
             requests: AtomicU32::new(0),
             // The first head has the time of a head, and not that of an idle connection.

@@ -22,6 +22,7 @@ pub mod files;
 pub mod forwarded;
 mod handler;
 mod local;
+mod place;
 mod proxy_protocol;
 mod ranges;
 mod rate;

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::connection::{Connection, Stream, Watched};
 use crate::handler::Handler;
+use crate::place::Place;
 use crate::rate::Rate;
 use handshake::shake_hands;
 use http::Protocol;
@@ -46,7 +47,7 @@ pub struct Server {
 }
 
 impl Server {
-    async fn serve(self, mut stream: TcpStream, mut peer: SocketAddr, endpoint: &Endpoint) {
+    async fn serve(self, mut stream: TcpStream, mut peer: SocketAddr, endpoint: &Endpoint, place: Place) {
         let site = self.handler.site();
         // Sends a response as soon as it is there (tcp(7)). Fails only if the client has gone.
         let _ = stream.set_nodelay(true);
@@ -56,8 +57,8 @@ impl Server {
                 _ => return,
             }
         }
-        let connection =
-            Connection::new(peer, endpoint.tls.is_some(), Arc::clone(&endpoint.name), endpoint.redirect_to);
+        let (is_tls, name) = (endpoint.tls.is_some(), Arc::clone(&endpoint.name));
+        let connection = Connection::new(peer, is_tls, name, endpoint.redirect_to, place);
         // A connection's task is as large as its largest part. So the task has pointers to large parts: to the handshake first, then to the
         // client's HTTP.
         let http = if let Some(tls) = &endpoint.tls {
@@ -87,7 +88,7 @@ impl Server {
 mod tests {
     use super::*;
 
-    fn size<F>(_: impl FnOnce(Server, TcpStream, SocketAddr, &'static Endpoint) -> F) -> usize {
+    fn size<F>(_: impl FnOnce(Server, TcpStream, SocketAddr, &'static Endpoint, Place) -> F) -> usize {
         size_of::<F>()
     }
 

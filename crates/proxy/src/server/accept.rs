@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,34 +10,33 @@ use tokio::time::sleep;
 
 use super::{Endpoint, Server};
 use crate::control;
-use crate::stats;
+use crate::place::Place;
 
 /// Pause after a shortage of the system, such as that of descriptors: clients wait in the backlog meanwhile.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Accepts clients until the process is to end.
-    pub async fn accept(mut self, listener: TcpListener, endpoint: Arc<Endpoint>) {
+    pub async fn accept(self, listener: TcpListener, endpoint: Arc<Endpoint>) {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            // This branch comes first: nobody is accepted after the stop, whatever the other branch waits for.
+            biased;
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = self.accept_all(&listener, &endpoint) => {}
+        }
+    }
+
+    async fn accept_all(&self, listener: &TcpListener, endpoint: &Arc<Endpoint>) {
         loop {
             // While there is no place, clients wait in the backlog.
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
-            let wait = self.wait_for_handshakes(&endpoint);
-            let accepted = tokio::select! {
-                accepted = accept_after(wait, &listener) => accepted,
-                _ = self.stop.wait_for(|stop| *stop) => return,
-            };
-            match accepted {
+            let Ok(permit) = Arc::clone(&self.places).acquire_owned().await else { return };
+            match accept_after(self.wait_for_handshakes(endpoint), listener).await {
                 Ok((stream, peer)) => {
-                    let (server, endpoint) = (self.clone(), Arc::clone(&endpoint));
-                    tokio::spawn(async move {
-                        stats::CONNECTIONS.fetch_add(1, Relaxed);
-                        stats::OPEN.fetch_add(1, Relaxed);
-                        server.serve(stream, peer, &endpoint).await;
-                        stats::OPEN.fetch_sub(1, Relaxed);
-                        drop(place);
-                    });
+                    let (server, endpoint, place) = (self.clone(), Arc::clone(endpoint), Place::new(permit));
+                    tokio::spawn(async move { server.serve(stream, peer, &endpoint, place).await });
                 }
-                Err(error) if is_clients(&error) => {}
+                Err(error) if fastrack_sys::is_clients_error(&error) => {}
                 Err(error) => {
                     control::warn(&format!("cannot accept clients: {error}"));
                     sleep(SHORTAGE_PAUSE).await;
@@ -59,10 +57,4 @@ async fn accept_after(wait: Duration, listener: &TcpListener) -> io::Result<(Tcp
         sleep(wait).await;
     }
     listener.accept().await
-}
-
-/// Whether accept(2) has failed because of the client that was to be accepted.
-fn is_clients(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
