@@ -48,7 +48,7 @@ RSpec.describe "the proxy: files and compression", once: "the program knows no R
 
   it "a file has its type, tag, date and Cache-Control, and HEAD has no body" do
     css = get("/assets/b.css")
-    expect(css.headers.to_h.transform_keys(&:downcase)).to include("content-type" => "text/css", "cache-control" => "public, max-age=31536000, immutable", "etag" => /\A"/,
+    expect(css.headers.to_h.transform_keys(&:downcase)).to include("content-type" => "text/css; charset=utf-8", "cache-control" => "public, max-age=31536000, immutable", "etag" => /\A"/,
                                                                    "last-modified" => / GMT\z/, "accept-ranges" => "bytes", "content-length" => "5")
     expect(get("/a.txt").headers["cache-control"]).to be_nil
     head = get("/a.txt", verb: "HEAD")

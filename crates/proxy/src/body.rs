@@ -94,11 +94,11 @@ impl Body for Outgoing {
         let this = &mut *self;
         let frame = match &mut this.source {
             Source::Own(content) => {
-                let part = content.next_part();
-                if let (Some(line), Some(Ok(part))) = (&mut this.line, &part) {
+                let part = content.poll_part(cx);
+                if let (Some(line), Poll::Ready(Some(Ok(part)))) = (&mut this.line, &part) {
                     line.add(part.len());
                 }
-                Poll::Ready(part.map(|part| part.map(Frame::data).map_err(Error::from)))
+                part.map_ok(Frame::data).map_err(Error::from)
             }
             Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
             Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),

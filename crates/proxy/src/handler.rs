@@ -8,6 +8,7 @@ use http_body_util::{Either, Empty};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
+use hyper::http::response;
 use hyper::http::uri;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
@@ -146,9 +147,11 @@ impl Handler {
         if let Some(response) = redirect(connection, &parts, client) {
             return answered(response, in_flight, logged);
         }
-        if let Some(response) = site.files.as_ref().and_then(|files| files.answer(&parts)) {
-            stats::FILES.fetch_add(1, Relaxed);
-            return answered(response.map(Source::Own), in_flight, logged);
+        if let Some(files) = &site.files {
+            if let Some(response) = files.answer(&parts).await {
+                stats::FILES.fetch_add(1, Relaxed);
+                return answered(response.map(Source::Own), in_flight, logged);
+            }
         }
         Exchange { site: &site, upstream: &self.upstream, connection, client }
             .run(parts, body, in_flight, logged)
@@ -233,7 +236,7 @@ impl Exchange<'_> {
             {
                 answered(own(StatusCode::BAD_GATEWAY), in_flight, logged)
             }
-            Ok(response) => with(self.finish(response, &asked), in_flight),
+            Ok(response) => with(self.finish(response, &asked).await, in_flight),
             Err(failure) => answered(failed(&failure), in_flight, logged),
         }
     }
@@ -256,12 +259,12 @@ impl Exchange<'_> {
 
     /// The worker's response as one for the client: without what is about the connection to the worker, a file instead of its name,
     /// compressed.
-    fn finish(&self, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {
+    async fn finish(&self, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {
         let (mut parts, body) = response.into_parts();
         fields::remove_hop_by_hop(&mut parts.headers);
         if let Some(folder) = &self.site.sendfile {
             if let Some(path) = parts.headers.remove(&SENDFILE) {
-                return sendfile(folder, &path, parts.headers, asked);
+                return sendfile(folder, &path, parts, asked).await;
             }
         }
         let source = if self.site.settings.compress {
@@ -298,8 +301,8 @@ impl Asked {
             header::IF_MODIFIED_SINCE,
             header::IF_UNMODIFIED_SINCE,
         ] {
-            if let Some(value) = parts.headers.get(&name) {
-                conditions.headers.insert(name, value.clone());
+            for value in parts.headers.get_all(&name) {
+                conditions.headers.append(&name, value.clone());
             }
         }
         Asked { accepted: Accepted::of(&parts.headers), is_head: parts.method == Method::HEAD, conditions }
@@ -327,19 +330,30 @@ fn compressed(fields: &mut HeaderMap, status: StatusCode, body: WorkerBody, aske
     }
 }
 
-fn sendfile(folder: &Files, path: &HeaderValue, app: HeaderMap, asked: &Asked) -> Response<Source> {
+/// The app's response with the file that it names.
+async fn sendfile(
+    folder: &Files,
+    path: &HeaderValue,
+    app: response::Parts,
+    asked: &Asked,
+) -> Response<Source> {
     use std::os::unix::ffi::OsStrExt;
+    let named = |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes));
     // Rack::Sendfile writes the path as it is, and others encode it.
-    let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
-    let named = |path| folder.send(Path::new(std::ffi::OsStr::from_bytes(path)), &asked.conditions, &app);
-    named(path.as_bytes()).or_else(|| named(&decoded)).map_or_else(
-        || {
+    let mut sent = folder.send(named(path.as_bytes()), &asked.conditions, app).await;
+    if let (Err(app), true) = (&mut sent, path.as_bytes().contains(&b'%')) {
+        let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
+        let app = std::mem::replace(app, Response::new(()).into_parts().0);
+        sent = folder.send(named(&decoded), &asked.conditions, app).await;
+    }
+    match sent {
+        Ok(response) => response.map(Source::Own),
+        Err(_) => {
             let path = String::from_utf8_lossy(path.as_bytes());
             crate::control::warn(&format!("X-Sendfile: {path} is no file within sendfile_root"));
             own(StatusCode::NOT_FOUND)
-        },
-        |response| response.map(Source::Own),
-    )
+        }
+    }
 }
 
 fn failed(failure: &Failure) -> Response<Source> {

@@ -27,6 +27,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How often a process that is to end looks whether its clients have left.
 const END_LOOK: Duration = Duration::from_millis(10);
 
+/// Threads that wait for the disk, or compress files, for each thread that serves clients.
+const READERS: usize = 8;
+
 /// Checks the settings on standard input, as a start would.
 pub fn check() -> Result<(), String> {
     let settings: Settings = control::first_settings().ok_or("no settings")??;
@@ -156,7 +159,7 @@ fn places(settings: &Settings) -> usize {
 
 fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &Sender<Result<(), String>>) {
     let accept = || -> std::io::Result<Runtime> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(READERS).build()?;
         let entered = runtime.enter();
         for (socket, endpoint) in listening {
             let listener = tokio::net::TcpListener::from_std(socket)?;

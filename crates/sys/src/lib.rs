@@ -4,6 +4,7 @@
 //! calls come from rustix and nix, the others from libc.
 
 mod app_user;
+mod cached_file;
 mod clock;
 mod fd;
 mod fd_limit;
@@ -31,6 +32,7 @@ mod wakeup;
 mod patience;
 
 pub use app_user::{Access, AppUser};
+pub use cached_file::{open_cached, read_cached};
 pub use clock::{epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
 pub use fd::{
     borrow_fd, inherited_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking,

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use rustix::fs::{open, openat, Mode, OFlags};
 
 /// Without NONBLOCK, opening a FIFO waits for a writer (fifo(7)). Regular files ignore the flag.
-const FILE: OFlags = OFlags::RDONLY
+pub(crate) const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW)

@@ -10,6 +10,7 @@ use fastrack_proxy::files::Files;
 use fastrack_proxy_fuzz::fields;
 use hyper::{Request, Response, StatusCode};
 use libfuzzer_sys::fuzz_target;
+use tokio::runtime::{Builder, Runtime};
 
 const TEXT: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 const SECRET: &[u8] = b"SECRET";
@@ -33,6 +34,11 @@ fn folder() -> &'static Files {
         symlink("a", public.join("e")).expect("a link");
         Files::new(&public, &[("/a/*b*".to_owned(), "no-cache".to_owned())]).expect("a folder")
     })
+}
+
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Builder::new_current_thread().build().expect("a runtime"))
 }
 
 fn number(text: &str) -> usize {
@@ -68,13 +74,14 @@ fuzz_target!(|bytes: &[u8]| {
     let mut lines = bytes.split(|byte| *byte == b'\n');
     let Ok(mut request) = Request::builder().uri(lines.next().unwrap_or_default()).body(()) else { return };
     *request.headers_mut() = fields(lines);
-    let Some(response) = folder().answer(&request.into_parts().0) else { return };
+    let parts = request.into_parts().0;
+    let Some(response) = runtime().block_on(folder().answer(&parts)) else { return };
     let (head, mut content) = response.into_parts();
     let promised = content.left();
-    let body = std::iter::from_fn(|| content.next_part())
-        .map(|part| part.expect("a part"))
-        .collect::<Vec<_>>()
-        .concat();
+    let mut body = Vec::new();
+    while let Some(part) = runtime().block_on(content.next_part()) {
+        body.extend_from_slice(&part.expect("a part"));
+    }
     assert_eq!(body.len() as u64, promised);
     assert!(!body.windows(SECRET.len()).any(|part| part == SECRET));
     check(&Response::from_parts(head, ()), &body);

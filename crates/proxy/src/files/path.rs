@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
+
+/// The folder of files about the site.
+const WELL_KNOWN: &[u8] = b".well-known";
 
 /// Names that a path may stand for, relative to the folder, as in ActionDispatch::Static: the file itself, `page.html`, and `index.html` in
 /// the folder of that name. None: no file has such a path.
@@ -12,11 +15,7 @@ pub fn candidates(path: &str) -> Option<Vec<PathBuf>> {
     let decoded: Vec<u8> = percent_decode_str(path).collect();
     let segments: Vec<&[u8]> =
         decoded.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()).collect();
-    // A dot in front: `..`, and what is not for all, such as .git and .env.
-    if !decoded.starts_with(b"/")
-        || decoded.contains(&0)
-        || segments.iter().any(|segment| segment.starts_with(b"."))
-    {
+    if !decoded.starts_with(b"/") || decoded.contains(&0) || has_hidden(segments.iter().copied()) {
         return None;
     }
     let name = segments.join(&b'/');
@@ -29,14 +28,17 @@ pub fn candidates(path: &str) -> Option<Vec<PathBuf>> {
     Some(vec![file(name), page, index])
 }
 
-/// The path of the file at `path` without links; None if that is no regular file in `root`. `root` has no links itself. So a link in the
-/// folder counts if its target is also in the folder. The folder's owner may put a link there later: open the path by
-/// fastrack_sys::open_without_links.
-pub fn within(root: &Path, path: &Path) -> Option<PathBuf> {
-    let found = path.canonicalize().ok()?;
-    let name = found.strip_prefix(root).ok()?;
-    let is_hidden = name.iter().any(|part| part.as_encoded_bytes().starts_with(b"."));
-    (!is_hidden && found.is_file()).then_some(found)
+/// Whether a path below a folder leads through names with a dot in front: `..`, and names that are not for all, such as .git and .env.
+/// The folder's own .well-known is for all (RFC 8615).
+fn has_hidden<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> bool {
+    let is_hidden = |name: &[u8]| name.starts_with(b".");
+    names.next().is_some_and(|first| is_hidden(first) && first != WELL_KNOWN) || names.any(is_hidden)
+}
+
+/// Whether this path, relative to a folder, may name one of the folder's files.
+pub fn is_public(name: &Path) -> bool {
+    let is_normal = |part| matches!(part, Component::Normal(_));
+    name.components().all(is_normal) && !has_hidden(name.iter().map(|part| part.as_encoded_bytes()))
 }
 
 /// Whether a path fits a pattern, in which a star stands for any text.
@@ -79,6 +81,12 @@ mod tests {
             ("/a/.git/config", None),
             ("/%2eenv", None),
             ("/a%00.css", None),
+            ("/.well-known/security.txt", Some(".well-known/security.txt")),
+            ("/%2ewell-known/a/b", Some(".well-known/a/b")),
+            ("/.well-known/.a", None),
+            ("/a/.well-known/b", None),
+            ("/.well-knownx/a", None),
+            ("/.well-known/../a", None),
             ("*", None),
             ("", None),
         ] {
@@ -112,8 +120,7 @@ mod tests {
         #[test]
         fn no_candidate_leaves_the_folder(path in "/[a.%2eEfF/5c\\\\0]{0,30}") {
             for name in candidates(&path).into_iter().flatten() {
-                prop_assert!(name.is_relative());
-                prop_assert!(name.components().all(|part| matches!(part, std::path::Component::Normal(_))), "{:?}", name);
+                prop_assert!(name.is_relative() && is_public(&name), "{:?}", name);
             }
         }
     }

@@ -1,13 +1,14 @@
 use super::*;
+use hyper::header::HeaderMap;
 use hyper::Request;
 use std::fs;
 use tempfile::TempDir;
 
 const TEXT: &str = "0123456789";
 
-struct Folder(TempDir);
+struct Public(TempDir);
 
-impl Folder {
+impl Public {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let public = dir.path().join("public");
@@ -27,7 +28,7 @@ impl Folder {
         }
         std::os::unix::fs::symlink("../secret", public.join("link")).expect("a link");
         std::os::unix::fs::symlink("a.txt", public.join("inside")).expect("a link");
-        Folder(dir)
+        Public(dir)
     }
 
     fn files(&self) -> Files {
@@ -55,15 +56,28 @@ fn answer(
         request = request.header(*name, *value);
     }
     let (parts, ()) = request.body(()).expect("a request").into_parts();
-    let (head, mut content) = files.answer(&parts)?.into_parts();
-    let parts = std::iter::from_fn(|| content.next_part()).map(|part| part.expect("a part"));
-    let bytes = parts.collect::<Vec<_>>().concat();
-    Some((head.status.as_u16(), head.headers, String::from_utf8(bytes).expect("text")))
+    now(async {
+        let (head, mut content) = files.answer(&parts).await?.into_parts();
+        let bytes = rest(&mut content).await.expect("a body");
+        Some((head.status.as_u16(), head.headers, String::from_utf8(bytes).expect("text")))
+    })
+}
+
+fn now<T>(future: impl std::future::Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+async fn rest(content: &mut Content) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    while let Some(part) = content.next_part().await {
+        bytes.extend_from_slice(&part?);
+    }
+    Ok(bytes)
 }
 
 #[test]
 fn files_of_the_folder_are_served_and_no_others() {
-    let folder = Folder::new();
+    let folder = Public::new();
     for (path, expected) in [
         ("/a.txt", Some(TEXT)),
         ("/a.txt?v=1", Some(TEXT)),
@@ -88,7 +102,7 @@ fn files_of_the_folder_are_served_and_no_others() {
 
 #[test]
 fn a_compressed_form_is_sent_to_whom_takes_it() {
-    let folder = Folder::new();
+    let folder = Public::new();
     for (accept, expected, coding) in [
         ("br, gzip", "brotli", Some("br")),
         ("gzip", "gzip", Some("gzip")),
@@ -101,7 +115,7 @@ fn a_compressed_form_is_sent_to_whom_takes_it() {
             (expected, coding.map(str::as_bytes))
         );
         assert_eq!(fields["vary"], "accept-encoding");
-        assert_eq!(fields["content-type"], "text/css");
+        assert_eq!(fields["content-type"], "text/css; charset=utf-8");
         assert_eq!(fields["cache-control"], "public, max-age=60");
     }
     assert!(!folder.get("/a.txt", &[]).expect("a file").1.contains_key("vary"));
@@ -109,7 +123,7 @@ fn a_compressed_form_is_sent_to_whom_takes_it() {
 
 #[test]
 fn a_client_that_has_the_file_gets_no_body() {
-    let folder = Folder::new();
+    let folder = Public::new();
     let (_, fields, _) = folder.get("/a.txt", &[]).expect("a file");
     let [etag, date] = ["etag", "last-modified"].map(|name| fields[name].to_str().expect("text").to_owned());
     for (lines, expected) in [
@@ -135,7 +149,7 @@ fn a_client_that_has_the_file_gets_no_body() {
 
 #[test]
 fn one_range_and_several() {
-    let folder = Folder::new();
+    let folder = Public::new();
     let (status, fields, text) = folder.get("/a.txt", &[("range", "bytes=2-4")]).expect("a file");
     assert_eq!(
         (status, &fields["content-range"], &text[..]),
@@ -146,7 +160,7 @@ fn one_range_and_several() {
     let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
     let part = |range: &str, text: &str| {
         format!(
-            "\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{text}"
+            "\r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes {range}/10\r\n\r\n{text}"
         )
     };
     assert_eq!(
@@ -166,7 +180,7 @@ fn one_range_and_several() {
 
 #[test]
 fn a_range_of_another_file_is_not_sent() {
-    let folder = Folder::new();
+    let folder = Public::new();
     let (_, fields, _) = folder.get("/a.txt", &[]).expect("a file");
     for (value, expected) in
         [(&fields["etag"], 206), (&fields["last-modified"], 206), (&HeaderValue::from_static("\"x\""), 200)]
@@ -178,7 +192,7 @@ fn a_range_of_another_file_is_not_sent() {
 
 #[test]
 fn a_file_that_changes_is_seen_to_have_changed() {
-    let folder = Folder::new();
+    let folder = Public::new();
     let files = folder.files();
     let get = || answer(&files, "GET", "/a.txt", &[]).expect("a file");
     let (_, before, _) = get();
@@ -191,31 +205,119 @@ fn a_file_that_changes_is_seen_to_have_changed() {
     assert_ne!(get().1["etag"], before["etag"]);
 }
 
+/// Text that is too long to be kept in memory.
+fn long(letter: char) -> String {
+    letter.to_string().repeat(200_000)
+}
+
 #[test]
-fn a_link_that_is_put_there_after_the_look_is_not_followed() {
-    let folder = Folder::new();
+fn a_file_that_another_one_replaces_is_sent_whole_with_its_own_tag() {
+    let folder = Public::new();
+    let files = folder.files();
+    let public = folder.0.path().join("public");
+    for (name, length) in [("small", 10), ("large", 200_000)] {
+        let texts =
+            ['a', 'b', 'c'].iter().enumerate().map(|(more, letter)| letter.to_string().repeat(length + more));
+        let mut tags = std::collections::HashMap::new();
+        for text in texts {
+            // As a deploy does it, or rsync: another file takes the name.
+            fs::write(public.join("new"), text).expect("a file");
+            fs::rename(public.join("new"), public.join(name)).expect("a move");
+            let (status, fields, sent) = answer(&files, "GET", &format!("/{name}"), &[]).expect("a file");
+            assert_eq!(status, 200);
+            let known = tags.entry(fields["etag"].clone()).or_insert(sent.clone());
+            assert!(*known == sent, "{name}: one tag for two files");
+        }
+    }
+}
+
+#[test]
+fn a_large_file_that_was_replaced_or_removed_is_not_sent_any_more() {
+    let folder = Public::new();
+    let files = folder.files();
+    let path = folder.0.path().join("public/large");
+    fs::write(&path, long('a')).expect("a file");
+    let get = || answer(&files, "GET", "/large", &[]).map(|(_, _, text)| text);
+    assert_eq!(get(), Some(long('a')));
+    fs::write(&path, long('b') + "b").expect("a file");
+    assert_eq!(get(), Some(long('b') + "b"));
+    fs::remove_file(&path).expect("a file");
+    assert_eq!(get(), None);
+}
+
+#[test]
+fn a_small_file_that_is_removed_becomes_the_apps() {
+    let folder = Public::new();
+    let files = folder.files();
+    let get = || answer(&files, "GET", "/a.txt", &[]).map(|(status, _, text)| (status, text));
+    assert_eq!(get(), Some((200, TEXT.into())));
+    fs::remove_file(folder.0.path().join("public/a.txt")).expect("a file");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while let Some(found) = get() {
+        assert_eq!(found, (200, TEXT.into()));
+        assert!(std::time::Instant::now() < deadline, "the old file is still served");
+    }
+}
+
+#[test]
+fn a_body_of_a_file_that_changes_meanwhile_has_no_end() {
+    let folder = Public::new();
+    let files = folder.files();
+    let path = folder.0.path().join("public/large");
+    for other in [long('b'), long('a') + "a", "b".into()] {
+        fs::write(&path, long('a')).expect("a file");
+        let (parts, ()) = Request::get("/large").body(()).expect("a request").into_parts();
+        now(async {
+            let mut content = files.answer(&parts).await.expect("a file").into_body();
+            content.next_part().await.expect("a part").expect("bytes");
+            fs::write(&path, other).expect("a file");
+            rest(&mut content).await.expect_err("no whole body");
+        });
+    }
+}
+
+#[test]
+fn a_link_that_takes_the_place_of_a_file_leads_nobody_out() {
+    let folder = Public::new();
     let root = folder.0.path().canonicalize().expect("a path");
-    let (public, outside) = (root.join("public"), root.join("outside"));
+    let outside = root.join("outside");
     fs::create_dir(&outside).expect("a folder");
     fs::write(outside.join("index.html"), "secret").expect("a file");
-    let content = |found: &Path, known: &Entry| {
-        Entry::load(found, &public, Some(known)).and_then(|entry| entry.file.content)
-    };
-    let (request, ()) = Request::builder().body(()).expect("a request").into_parts();
     for (file, name, target) in [("a.txt", "a.txt", "../secret"), ("docs/index.html", "docs", "../outside")] {
-        let found = path::within(&public, &public.join(file)).expect("a file");
-        let entry = Entry::load(&found, &public, None).expect("a file");
+        let public = root.join("public");
         fs::rename(public.join(name), root.join("before")).expect("a move");
         std::os::unix::fs::symlink(target, public.join(name)).expect("a link");
-        let mut response = respond(&entry, &request);
-        assert_eq!(
-            (response.status(), response.body_mut().next_part().is_none()),
-            (StatusCode::NOT_FOUND, true)
-        );
-        assert_eq!(content(&found, &entry), None);
+        assert_eq!(folder.text(&format!("/{file}")), None);
         fs::remove_file(public.join(name)).expect("a link");
         fs::rename(root.join("before"), public.join(name)).expect("a move");
-        assert_eq!(respond(&entry, &request).status(), StatusCode::OK);
-        assert!(content(&found, &entry).is_some());
+        assert!(folder.text(&format!("/{file}")).is_some());
     }
+}
+
+#[test]
+fn the_cache_has_few_open_files_and_few_bytes() {
+    let folder = Public::new();
+    let public = folder.0.path().canonicalize().expect("a path").join("public");
+    let own = folders::Folder::new(&public).expect("a folder");
+    let bounds = Bounds { paths: 100, bytes: 1000, descriptors: 8 };
+    let cache = Cache::new(bounds);
+    let mut entries = Vec::new();
+    for number in 0..50 {
+        let names = [format!("large{number}"), format!("small{number}")];
+        fs::write(public.join(&names[0]), long('a')).expect("a file");
+        fs::write(public.join(&names[1]), "a".repeat(100)).expect("a file");
+        for name in names {
+            let found = Found::by_names(&own, &[name.clone().into()], Wait::Allowed).expect("a look");
+            let entry = Entry::load(found.expect("a file"), None, Wait::Allowed).expect("an entry");
+            entries.push(Arc::downgrade(&entry));
+            cache.set(&name, Some(entry));
+            // It is asked for again and again, so it stays.
+            cache.get("large0");
+        }
+    }
+    let kept: Vec<_> = entries.iter().filter_map(std::sync::Weak::upgrade).collect();
+    assert!(kept.iter().map(|entry| entry.descriptors()).sum::<usize>() <= bounds.descriptors);
+    assert!(kept.iter().map(|entry| entry.bytes()).sum::<usize>() <= bounds.bytes);
+    assert!(matches!(cache.get("large0"), Known::Fresh(Some(_)) | Known::Stale(Some(_))));
+    assert!(matches!(cache.get("large1"), Known::Nothing));
 }
