@@ -172,7 +172,9 @@ module Fastrack
       # Once the engine exists other workers hand connections over to this worker, which must serve them before it ends.
       @creates_engine = true
       @memory_note = MemoryNote.for(@scoreboard_entry)
-      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note)
+      # Limits the time without a master. The engine does that, because the app may hang.
+      orphan = { orphan_time: time_to_end, orphan_line: unfinished_line("", " after the end of its master") }
+      @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note, **orphan)
       @linger = Linger.new(@engine, channel, @configuration.linger.positive?)
       @engine.stop if @must_stop
     end
@@ -226,7 +228,6 @@ module Fastrack
         finish = @engine.run(@app, limit)
         @lost = finish == :lost
         case finish
-        when :orphaned then return finish_without_master
         when :streaming
           limit = 0
           @linger.begin
@@ -251,21 +252,13 @@ module Fastrack
       retry
     end
 
-    # Limits the time, because the dead master cannot.
-    def finish_without_master
-      limit_time { |time| "#{time} after the end of its master" }
-      finish
-    end
+    # Seconds for this process to end, in addition to those of its requests.
+    def time_to_end = [@configuration.graceful_timeout, LEAST_TIME].max
 
-    # Ends this process after another GracefulTimeout.
-    #
-    # @yieldparam time [String] "within 30 s"
-    # @yieldreturn [String] text for the log after "has not finished"
-    def limit_time
-      seconds = [@configuration.graceful_timeout, LEAST_TIME].max
-      text = yield "within #{format("%g", seconds)} s"
-      ChildProcess.end_within(seconds, Scoreboard::TIMEOUT_STATUS, "fastrack: #{name} has not finished #{text}: ending it\n")
-    end
+    # @param text [String] between "has not finished" and "within 30 s"
+    # @param after [String] after "within 30 s"
+    # @return [String] the line for the log when #time_to_end is over
+    def unfinished_line(text = "", after = "") = "fastrack: #{name} has not finished #{text}within #{format("%g", time_to_end)} s#{after}: ending it\n"
 
     # @yield to code that may call exit
     # @return [Integer] the status of the call of exit; 0 without one
@@ -281,7 +274,7 @@ module Fastrack
     # Ends threads and runs hooks after the last client. The time is limited, because a hook may hang after the master's end, too.
     def clean_up(channel)
       channel.write(ControlChannel::ENDING)
-      limit_time { |time| "before_worker_shutdown and at_exit hooks #{time}" }
+      ChildProcess.end_within(time_to_end, Scoreboard::TIMEOUT_STATUS, unfinished_line("before_worker_shutdown and at_exit hooks "))
       # Without an engine the worker has not booted.
       return unless @engine
 

@@ -93,6 +93,77 @@ RSpec.describe "Orphans", once: "processes and signals" do
     end
   end
 
+  describe "kill -9 of the master while requests last" do
+    # GET /stream sends a part every moment, without end.
+    endless = <<~'RUBY'
+      endless = Enumerator.new { |parts| loop { parts << "part\n"; sleep 0.05 } }
+      run ->(env) { env["PATH_INFO"] == "/stream" ? [200, {}, endless] : [200, {}, [Process.pid.to_s]] }
+    RUBY
+
+    { "one thread" => {}, "three threads" => { MaxThreads: 3 } }.each do |threads, options|
+      it "B-orphans workers of #{threads} give the address up at once, a new server takes it, and each request is answered" do
+        FreePort.keep do |port|
+          server = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 2, Port: port, **options })
+          request = SlowRequest.new(server)
+          kill_master(server)
+          eventually { server.refused? }
+          expect(Server.start(ru: Rackups::PID, options: { Port: port }).get.status).to eq(200)
+          expect(server.processes).to eq([request.pid])
+          expect(request.finish.status).to eq(200)
+          eventually { server.processes.empty? }
+        end
+      end
+    end
+
+    it "B-orphans every thread has a request: the address is given up, and each request is answered" do
+      server = Server.ready(ru: <<~'RUBY', options: { MaxWorkers: 1, MaxThreads: 2 })
+        run ->(env) { File.write(env["PATH_INFO"][1..], ""); sleep 0.01 until File.exist?("go"); [200, {}, ["done"]] }
+      RUBY
+      requests = %w[a b].map { |name| HttpPeer.new(server).write("GET /#{name} HTTP/1.0\r\n\r\n").tap { server.await_file(name) } }
+      kill_master(server)
+      eventually { server.refused? }
+      server.write("go", "")
+      expect(requests.map { |peer| HttpResponse.parse(peer.read_to_end).body }).to eq(%w[done done])
+      eventually { server.processes.empty? }
+    end
+
+    it "B-orphans a client that waits in the backlog gets its answer" do
+      server = Server.ready(ru: Rackups::GATE, options: { MaxWorkers: 1 })
+      request = SlowRequest.new(server)
+      server.signal(:STOP, to: request.pid)
+      peer = HttpPeer.new(server).write("GET / HTTP/1.0\r\n\r\n")
+      kill_master(server)
+      server.signal(:CONT, to: request.pid)
+      eventually { server.refused? }
+      expect(request.finish.status).to eq(200)
+      expect(HttpResponse.parse(peer.read_to_end).status).to eq(200)
+    end
+
+    { "a request" => [Rackups::GATE, "/slow", {}], "a stream" => [endless, "/stream", { MaxThreads: 2 }] }.each do |what, (ru, path, options)|
+      it "B-orphans #{what} without an end gives the address up at once, and keeps the worker for GracefulTimeout only" do
+        server = Server.ready(ru: ru, options: { MaxWorkers: 1, GracefulTimeout: 1, **options })
+        peer = HttpPeer.new(server).write("GET #{path} HTTP/1.1\r\nHost: h\r\n\r\n")
+        what == "a stream" ? peer.read_until_size(1) : server.await_file("started")
+        worker = server.workers.first
+        kill_master(server)
+        eventually { server.refused? }
+        eventually { server.processes.empty? }
+        expect(server.log).to include("worker 0 (pid #{worker}) has not finished within 1 s after the end of its master: ending it\n")
+      end
+    end
+
+    it "B-orphans a hook of generation 0 that hangs holds no port" do
+      server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1 }, config: <<~CONFIG)
+        before_fork { File.exist?("hang") && File.write("hangs", "") && sleep }
+      CONFIG
+      server.write("hang", "")
+      server.signal(:TTIN)
+      server.await_file("hangs")
+      kill_master(server)
+      eventually { server.processes.empty? }
+    end
+  end
+
   { "a hook" => "before_fork { $child ||= fork { sleep }.tap { |pid| File.write('child', pid.to_s) } }",
     "a thread" => "before_fork { $child ||= Thread.new { fork { sleep }.tap { |pid| File.write('child', pid.to_s) } } }",
     "after_fork" => "after_fork { |_, worker| fork { sleep }.tap { |pid| File.write('child', pid.to_s) } if worker.nr == 0 }" }

@@ -31,6 +31,8 @@ enum Flag {
     Close = 1 << 5,
     /// The helper's thread must return: the engine is being dropped.
     EndHelper = 1 << 6,
+    /// The master is gone: see [`Control::orphan`].
+    Orphan = 1 << 7,
 }
 
 /// The part of an engine that needs no exclusive access.
@@ -165,6 +167,18 @@ impl Control {
     /// Whether [`drain`](Self::drain) was called.
     pub fn is_draining(&self) -> bool {
         self.is_set(Flag::Drain)
+    }
+
+    /// The master is gone, and its other workers also end. So this worker stops like a whole server.
+    pub(crate) fn orphan(&self) {
+        self.set(Flag::Orphan);
+        self.drain();
+        self.stop();
+    }
+
+    /// Whether [`orphan`](Self::orphan) was called.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.is_set(Flag::Orphan)
     }
 
     /// Makes [`Engine::run`](crate::Engine::run) return between two requests.

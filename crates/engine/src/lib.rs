@@ -64,5 +64,5 @@ pub use scoreboard::{
     Cause, Connections, Counts, Entry, GcTime, Histogram, Memory, QueueLength, Scoreboard, Slot, State,
     WorkerId, BUCKETS, MAX_STREAMS, MAX_THREADS, MAX_WORKERS,
 };
-pub use settings::Settings;
+pub use settings::{OrphanSettings, Settings};
 pub use worker::{Engine, Forking, GcPause};

@@ -67,6 +67,17 @@ pub struct Settings {
     pub access_log: Option<AccessLogSettings>,
     /// Time limits and scoreboard of requests.
     pub requests: RequestSettings,
+    /// Limits the time of a worker whose master is gone; None is no limit.
+    pub orphan: Option<OrphanSettings>,
+}
+
+/// How a worker ends whose master is gone, and which has not stopped in time.
+#[derive(Clone, Debug)]
+pub struct OrphanSettings {
+    /// Time from the end of the master, in milliseconds.
+    pub time: u64,
+    /// The line for the log.
+    pub line: String,
 }
 
 impl Default for Settings {
@@ -91,6 +102,7 @@ impl Default for Settings {
             proxy_listener: None,
             access_log: None,
             requests: RequestSettings::default(),
+            orphan: None,
         }
     }
 }

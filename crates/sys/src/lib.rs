@@ -65,7 +65,7 @@ pub use socket::{
 };
 pub use stack::release_stack;
 pub use stderr::{load_backtrace, write_backtrace, write_stderr, write_stderr_all};
-pub use thread::spawn_thread;
+pub use thread::{end_within, spawn_thread};
 pub use thread_id::ThreadId;
 pub use thread_turns::{take_short_turns, turn_of};
 pub use wakeup::{Timer, Waker};

@@ -162,7 +162,7 @@ module Fastrack
   # master, or keeps the master from an order to end.
   class MasterHooks
     # @param launcher [Launcher]
-    # @param signals [SignalQueue] the master's
+    # @param signals [SignalQueue, Mold] tells an order to end this process
     def initialize(launcher, signals)
       @launcher = launcher
       @signals = signals

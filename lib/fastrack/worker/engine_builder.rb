@@ -40,10 +40,11 @@ module Fastrack
     # @param nr [Integer] the worker's number
     # @param master_fd [Integer] at end of file when the master is dead
     # @param memory_note [MemoryNote, nil]
+    # @param orphan [Hash] orphan_time (seconds) and orphan_line: the end of a worker whose master is dead
     # @return [Engine]
-    def engine(slot:, master_fd:, nr: 0, memory_note: nil)
+    def engine(slot:, master_fd:, nr: 0, memory_note: nil, **orphan)
       @memory_note = memory_note
-      @engine = Engine.new(listeners, { **settings, slot: slot, master_fd: master_fd, nr: nr })
+      @engine = Engine.new(listeners, { **settings, **orphan, slot: slot, master_fd: master_fd, nr: nr })
     end
 
     private

@@ -33,6 +33,11 @@ module Fastrack
       @children = []
     end
 
+    # For hooks. A hook that hangs must not hold the port of the next worker when the master is dead.
+    #
+    # @return [String, nil] an order to end this process, or what ends it
+    def ending_order = @signals.ending_order || ("the end of the master" if @death_pipe.wait_readable(0))
+
     # Sends a message to the master.
     #
     # @param words [Array<String>]
@@ -53,7 +58,7 @@ module Fastrack
       @signals = SignalQueue.new([*Worker::STOP_SIGNALS, *Worker::MASTER_SIGNALS, *OWN_SIGNALS, *("CHLD" unless @launcher.subreaper?)])
       @signals.ends = STOP_SIGNALS.method(:include?)
       @signals.install
-      @hooks = MasterHooks.new(@launcher, @signals)
+      @hooks = MasterHooks.new(@launcher, self)
       @launcher.molded(self)
       ForkGuard.install(-> { forked_by_app }) { [@signals, @death_pipe, @channel] }
       Process.setproctitle(@launcher.title(role))
@@ -147,7 +152,7 @@ module Fastrack
     def fork_twice(&work)
       reader, writer = IO.pipe
       between = ControlChannel.fork_child(hooks.fork_limit) do
-        limit = MasterHooks.new(@launcher, @signals).fork_limit
+        limit = MasterHooks.new(@launcher, self).fork_limit
         writer.write(ForkGuard.own_fork { ControlChannel.fork_child(limit) { [reader, writer].each(&:close).then(&work) } })
         Process.exit!(0)
       end

@@ -1,6 +1,7 @@
 //! Stands for the kernel and for fastrack_sys.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -57,6 +58,7 @@ impl Waker {
 
 pub struct Event {
     pub token: u64,
+    pub ended: bool,
 }
 
 #[derive(Default)]
@@ -64,13 +66,28 @@ pub struct Events(Option<u64>);
 
 impl Events {
     pub fn iter(&self) -> impl Iterator<Item = Event> {
-        self.0.map(|token| Event { token }).into_iter()
+        self.0.map(|token| Event { token, ended: false }).into_iter()
     }
 
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 }
+
+/// Whatever a poller watches.
+pub trait Watch {
+    fn waker(&self) -> Option<Waker> {
+        None
+    }
+}
+
+impl Watch for &Waker {
+    fn waker(&self) -> Option<Waker> {
+        Some((*self).clone())
+    }
+}
+
+impl<T: AsFd> Watch for T {}
 
 #[derive(Debug, Default)]
 pub struct Poller {
@@ -88,8 +105,11 @@ impl Poller {
         Ok(())
     }
 
-    pub fn watch(&self, waker: &Waker, _token: u64) -> io::Result<()> {
-        self.waker.set(waker.clone()).expect("one waker");
+    /// The model has no descriptor that is watched.
+    pub fn watch(&self, source: impl Watch, _token: u64) -> io::Result<()> {
+        if let Some(waker) = source.waker() {
+            self.waker.set(waker).expect("one waker");
+        }
         Ok(())
     }
 

@@ -6,10 +6,10 @@
 //! | a request exceeds its time limit | the helper: [`Ending::end_overdue`] | 504 for the overdue one, time for the others | 124 |
 //! | no progress between two requests (`WorkerTimeout`) | the helper: [`Ending::end_stuck`] | there are none | 124 |
 //! | the application has closed the engine's descriptors | the leader or the helper: `Finish::Lost` | are answered | 1 |
-//! | the master is gone | the leader: `Finish::Orphaned` | are answered within `GracefulTimeout` | 0 |
+//! | the master is gone | the leader or the helper: `Control::orphan` | are answered within `GracefulTimeout` | 0 |
 //! | the master is gone, or the channel to it, before the worker is ready | a Ruby thread: `OrphanGuard` | there are none | 1 |
 //! | the boot fails | `Worker#live` | there are none | 1 |
-//! | hooks at the end, or an orphan, exceed `GracefulTimeout` | a thread: `ChildProcess.end_within` | are cut | 124 |
+//! | hooks at the end, or an orphan, exceed `GracefulTimeout` | a thread: `end_within` | are cut | 124 |
 //! | the helper, or the thread that writes files, panics | that thread: abort(3) in `helper/thread.rs`, `conn/disk.rs` | are cut | SIGABRT |
 //! | a thread of the application panics in the engine | that thread: abort(3) in `worker/thread.rs` | are cut | SIGABRT |
 //! | a crash, `exit!` or `exec` | nobody | are cut | the signal, or the application's |
@@ -26,12 +26,14 @@
 mod last_response;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use fastrack_sys::{drain_input, exit_at_once, monotonic_millis, write_stderr_all};
+use fastrack_sys::{drain_input, end_within, exit_at_once, monotonic_millis, write_stderr_all};
 
 use crate::admission::Driving;
 use crate::claim::{ActiveRequest, Claim, RequestSettings, ThreadDumper};
 use crate::control::Control;
+use crate::settings::OrphanSettings;
 use crate::shared::Shared;
 use last_response::answer_overdue;
 
@@ -60,17 +62,35 @@ pub(crate) struct Ending {
     stuck: u64,
     /// Time that the other requests get after an overdue one, in milliseconds.
     time_for_others: u64,
+    orphan: Option<OrphanSettings>,
     dumper: Option<Arc<dyn ThreadDumper>>,
 }
 
 impl Ending {
-    pub fn new(shared: Arc<Shared>, control: Arc<Control>, settings: &RequestSettings) -> Self {
+    pub fn new(
+        shared: Arc<Shared>,
+        control: Arc<Control>,
+        settings: &RequestSettings,
+        orphan: Option<OrphanSettings>,
+    ) -> Self {
         Ending {
             shared,
             control,
             stuck: settings.stuck,
             time_for_others: if settings.timeout == 0 { TIME_FOR_OTHERS } else { settings.timeout },
+            orphan,
             dumper: settings.dumper.clone(),
+        }
+    }
+
+    /// Limits the time of this process, because the dead master cannot.
+    pub fn limit_orphan(&self) {
+        let Some(orphan) = &self.orphan else { return };
+        if let Err(error) =
+            end_within(Duration::from_millis(orphan.time), TIMEOUT_STATUS, orphan.line.clone())
+        {
+            let line = format!("fastrack: a worker without a master ends without a limit: {error}\n");
+            write_stderr_all(line.as_bytes());
         }
     }
 

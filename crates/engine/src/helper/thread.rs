@@ -90,6 +90,10 @@ fn run(shared: &Shared, control: &Control, ending: &Ending) {
         if control.is_helper_over() {
             return;
         }
+        if shared.timer().is_master_gone(&events) {
+            control.orphan();
+            ending.limit_orphan();
+        }
         tick.look();
         rounds.look();
     }
@@ -133,6 +137,10 @@ impl Work for Drive<'_> {
             return None;
         }
         reactor.note_long_request();
+        if reactor.is_orphan_accepting() {
+            shared.watch_no_listeners();
+            reactor.end_accepting();
+        }
         let until_stream = self.begin_streams(&mut reactor);
         let longest = if self.send_responses() { UNSENT_WAIT } else { MAX_EVENT_WAIT };
         let longest = match shared.app_threads().is_alone() {

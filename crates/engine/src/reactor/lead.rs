@@ -21,8 +21,6 @@ pub enum Finish {
     Limit,
     /// Paused, between two requests.
     Paused,
-    /// The master is gone. The next run can [stop](crate::Control::stop) like a whole server.
-    Orphaned,
     /// This process is a forked child. It has closed its copies of the connections.
     Closed,
     /// The application wants to return first, or the poller has failed.
@@ -52,9 +50,8 @@ pub(crate) struct Lead {
     pub(super) is_streaming_told: bool,
     /// Whether this worker stops because the application has closed descriptors.
     pub(super) lost: bool,
-    /// The pipe at whose end the master is gone. None after that, and without a master.
+    /// The pipe at whose end the master is gone. None without a master.
     pub(super) master: Option<File>,
-    pub(super) is_orphaned: bool,
 }
 
 impl Lead {
@@ -70,7 +67,6 @@ impl Lead {
             is_streaming_told: false,
             lost: false,
             master,
-            is_orphaned: false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use fastrack_sys::Events;
 
-use super::{Finish, Reactor};
+use super::Reactor;
 
 impl Reactor {
     /// Polls the connections, without waiting.
@@ -30,15 +30,11 @@ impl Reactor {
         }
     }
 
-    /// The master is gone, and its other workers also end. So this worker ends like a whole server.
+    /// The master is gone. The helper limits the time.
     #[cold]
     fn note_orphaned(&mut self) {
-        self.lead.is_orphaned = true;
-        self.control.drain();
-        // The poller would report the end of the pipe for ever.
-        if let Some(master) = self.lead.master.take() {
-            let _ = self.lead.poller.remove(&master);
-        }
-        self.lead.finish = self.lead.finish.or(Some(Finish::Orphaned));
+        self.control.orphan();
+        // The poller would report the end of the pipe for ever. The pipe stays open, because the helper's poller also has it.
+        self.lead.master.iter().for_each(|master| drop(self.lead.poller.remove(master)));
     }
 }

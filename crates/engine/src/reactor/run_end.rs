@@ -17,6 +17,12 @@ impl Reactor {
         self.control.is_stopping() && !self.is_stopping() && !is_done
     }
 
+    /// Whether the master is gone, and this worker has not [begun](Self::end_accepting) to stop. The helper does not leave that to the
+    /// leader, whose request may last: a new server could not have the address.
+    pub fn is_orphan_accepting(&self) -> bool {
+        self.control.is_orphan() && !self.is_stopping()
+    }
+
     /// Why the run is over; None if it goes on.
     pub fn finished(&mut self) -> Option<Finish> {
         if self.lead.finish.is_some() {
@@ -59,7 +65,7 @@ impl Reactor {
             self.accept_and_queue(client);
         }
         self.lead.listeners.close(&self.lead.poller, &self.control);
-        if let Some(queue_handle) = self.queue_handle().filter(|_| self.lead.is_orphaned) {
+        if let Some(queue_handle) = self.queue_handle().filter(|_| self.control.is_orphan()) {
             queue_handle.end_master();
         }
         self.begin_stop();

@@ -24,6 +24,8 @@ enum Watched {
     Waker,
     /// The [timer](HelperTimer::watch_admissions) that says when another request may begin.
     Admissions,
+    /// The [pipe](HelperTimer::watch_master) at whose end the master is gone.
+    Master,
     /// The first listener; the others follow.
     Listener,
 }
@@ -89,6 +91,16 @@ impl HelperTimer {
     /// Has this timer wake the helper, too.
     pub fn watch_admissions(&self, timer: &Timer) -> io::Result<()> {
         self.poller.watch_timer(timer, Watched::Admissions as u64)
+    }
+
+    /// Has the end of the master's pipe wake the helper, too.
+    pub fn watch_master(&self, pipe: impl AsFd) -> io::Result<()> {
+        self.poller.watch(pipe, Watched::Master as u64)
+    }
+
+    /// Whether these events tell that the master is gone.
+    pub fn is_master_gone(&self, events: &Events) -> bool {
+        events.iter().any(|event| event.token == Watched::Master as u64 && event.ended)
     }
 
     // --- the leader

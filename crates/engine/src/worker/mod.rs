@@ -91,6 +91,9 @@ impl Engine {
             timer.watch_admissions(&waits)?;
             app_threads.gvl_usage().wake_by(waits);
         }
+        if let Some(master) = &master {
+            timer.watch_master(master)?;
+        }
         let fds = listeners.raw_fds().chain(queue_handle.iter().flat_map(QueueHandle::raw_fds));
         let fds = fds.chain(timer.inherited_fds()).chain(watched_fd).chain(app_threads.inherited_fds());
         let fds = fds.chain(poller.inherited_fds()).chain(table.inherited_fds());
@@ -102,7 +105,7 @@ impl Engine {
             control.wake_by(waker);
         }
         let control = Arc::new(control);
-        let watch = settings.requests.clone();
+        let (watch, orphan) = (settings.requests.clone(), settings.orphan.clone());
         let lent_buffers = (0..room.threads()).map(|_| OnceLock::new()).collect();
         let backlog = Backlog::new(listeners.shared());
         let lead = Lead::new(listeners, Arc::clone(&poller), master);
@@ -115,7 +118,7 @@ impl Engine {
         }
         reactor.start_log()?;
         let shared = Arc::new(Shared::new(reactor, Arc::clone(control.baton()), timer, app_threads));
-        let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch);
+        let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch, orphan);
         Ok(Engine {
             _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), ending)?,
             shared,

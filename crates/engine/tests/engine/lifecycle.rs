@@ -103,7 +103,21 @@ fn the_end_of_the_master_ends_the_engine() {
     let mut worker = Worker::start_with_master(closing(), None, Some(worker_end.as_fd()));
     assert!(worker.writer(GET).starts_with("HTTP/1.1 200"));
     drop(master);
-    assert_eq!(worker.finish(), Finish::Orphaned);
+    assert_eq!(worker.finish(), Finish::Stopped);
+}
+
+#[test]
+fn an_orphan_closes_its_listener_while_a_request_lasts_even_if_it_is_the_last_of_its_limit() {
+    for limit in [None, Some(1)] {
+        let (master, worker_end) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut worker = Worker::start_with_master(closing(), limit, Some(worker_end.as_fd()));
+        let held = worker.hold();
+        drop(master);
+        until(|| TcpStream::connect(worker.address).is_err());
+        worker.release();
+        assert_eq!(worker.finish(), limit.map_or(Finish::Stopped, |_| Finish::Limit));
+        assert!(read_all(held).starts_with("HTTP/1.1 200"));
+    }
 }
 
 #[test]

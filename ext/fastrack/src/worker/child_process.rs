@@ -1,8 +1,6 @@
 //! Fastrack::ChildProcess: the end of a process that the master has forked.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::sleep;
 use std::time::Duration;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};
@@ -50,17 +48,7 @@ fn end_in_order(status: c_int) -> ! {
 /// `end_within(seconds, status, line)`: if this process still runs after the time, writes `line` to its log and ends it with
 /// `status`, even if Ruby hangs. A later call replaces an earlier call.
 fn end_within(seconds: f64, status: c_int, line: String) {
-    static NEWEST: AtomicUsize = AtomicUsize::new(0);
     let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    let own = NEWEST.fetch_add(1, Ordering::Relaxed) + 1;
-    let wait = move || {
-        sleep(limit);
-        if NEWEST.load(Ordering::Relaxed) != own {
-            return;
-        }
-        sys::write_stderr_all(line.as_bytes());
-        sys::exit_at_once(status)
-    };
     // If no thread can be started, only the master limits the time.
-    let _ = sys::spawn_thread("fastrack end", wait);
+    let _ = sys::end_within(limit, status, line);
 }

@@ -130,7 +130,6 @@ impl RubyEngine {
             Finish::Streaming => "streaming",
             Finish::Limit => "limit",
             Finish::Paused => "paused",
-            Finish::Orphaned => "orphaned",
             Finish::Closed => "closed",
             Finish::Lost => "lost",
             Finish::Broken | Finish::Dismissed => {

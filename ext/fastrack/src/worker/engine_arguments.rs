@@ -9,7 +9,7 @@ use magnus::value::{BoxValue, ReprValue};
 use magnus::{Error, RArray, RHash, Ruby, TryConvert, Value};
 
 use fastrack_engine::{
-    AccessLogSettings, Listener, LogFormat, RequestSettings, Settings, Slot, ThreadDumper,
+    AccessLogSettings, Listener, LogFormat, OrphanSettings, RequestSettings, Settings, Slot, ThreadDumper,
 };
 use fastrack_http::Limits;
 use fastrack_sys::borrow_fd;
@@ -136,7 +136,14 @@ pub(super) fn engine_settings(
         limits: limits(ruby, hash, defaults.limits)?,
         access_log: access_log(ruby, hash)?,
         requests: request_settings(ruby, hash, dumper)?,
+        orphan: orphan_settings(ruby, hash)?,
     })
+}
+
+fn orphan_settings(ruby: &Ruby, hash: RHash) -> Result<Option<OrphanSettings>, Error> {
+    let time: Option<f64> = optional(ruby, hash, "orphan_time")?;
+    let line: Option<String> = optional(ruby, hash, "orphan_line")?;
+    Ok(time.zip(line).map(|(time, line)| OrphanSettings { time: limit(time), line }))
 }
 
 fn access_log(ruby: &Ruby, hash: RHash) -> Result<Option<AccessLogSettings>, Error> {

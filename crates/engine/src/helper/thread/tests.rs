@@ -10,7 +10,7 @@ fn control() -> Arc<Control> {
 
 fn start(shared: &Arc<Shared>) -> Helper {
     let control = control();
-    let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &RequestSettings::default());
+    let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &RequestSettings::default(), None);
     Helper::start(Arc::clone(shared), control, ending).expect("a thread")
 }
 
@@ -35,7 +35,7 @@ fn a_step_lasts_for_as_long_as_it_is_seen_and_not_while_the_machine_stands_still
 fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
     let shared = shared();
     let (shared, control) = (Arc::new(shared), control());
-    let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &RequestSettings::default());
+    let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &RequestSettings::default(), None);
     let drive = Drive {
         shared: &shared,
         control: &control,
