@@ -362,6 +362,7 @@ module Fastrack
 
     def announce_ready
       return if @announced == @generation || @generations.replacing? || !@workers.complete?(@generation)
+      return if @launcher.proxy&.settled? == false
       # Without a worker a server that starts is not ready: its old master would end, and nobody would serve.
       return if @announced.zero? && @workers.size.zero?
 

@@ -35,7 +35,9 @@ mod view;
 #[path = "../../sys/tests/patience/mod.rs"]
 mod patience;
 
-pub use master::{Exit, ListenerInfo, MasterState, MoldState, Order, ServerPhase, WorkerPhase, WorkerState};
+pub use master::{
+    Exit, ListenerInfo, MasterState, MoldState, Order, ProxyState, ServerPhase, WorkerPhase, WorkerState,
+};
 pub use monitor::{Monitor, THREAD_TIMEOUT};
 pub use settings::MonitorSettings;
 pub use view::STATUS_CLASSES;

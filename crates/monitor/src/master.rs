@@ -157,8 +157,26 @@ pub struct MasterState {
     pub refork_saving: Option<u64>,
     /// The listeners of the server.
     pub listeners: Arc<[ListenerInfo]>,
-    /// The pid of the proxy, and what it counts; None without one.
-    pub proxy: Option<(u32, serde_json::Map<String, serde_json::Value>)>,
+    /// The proxy; None if the server is to have none.
+    pub proxy: Option<ProxyState>,
+}
+
+/// The proxy, as the master sees it.
+#[derive(Clone, Debug)]
+pub struct ProxyState {
+    /// None while there is no process.
+    pub pid: Option<u32>,
+    /// "booting", "serving", "silent" or "dead".
+    pub state: String,
+    /// What it counts.
+    pub counts: serde_json::Map<String, serde_json::Value>,
+}
+
+impl ProxyState {
+    /// Whether clients of the proxy are served.
+    pub fn serves(&self) -> bool {
+        self.state == "serving"
+    }
 }
 
 /// The state that the master has published for the monitor. Both threads hold the lock only to copy.

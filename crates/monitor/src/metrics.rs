@@ -10,7 +10,7 @@ use prometheus_client::encoding::{text, DescriptorEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use crate::master::{ListenerInfo, ServerPhase};
+use crate::master::{ListenerInfo, ProxyState, ServerPhase};
 use crate::process::Usage;
 use crate::view::{states, View, Worker, STATUS_CLASSES};
 
@@ -161,7 +161,7 @@ fn server(writer: &mut Writer, view: &View) -> Result<(), Error> {
 
 /// The proxy's counters, by their names in crates/proxy/src/stats.rs.
 fn proxy(writer: &mut Writer, view: &View) -> Result<(), Error> {
-    let Some((_, counts)) = &view.master.proxy else { return Ok(()) };
+    let Some(ProxyState { counts, .. }) = &view.master.proxy else { return Ok(()) };
     let count = |name: &str| counts.get(name).and_then(serde_json::Value::as_f64);
     for (name, help) in [
         ("connections", "Clients that have connected to the proxy"),

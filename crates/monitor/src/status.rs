@@ -50,7 +50,7 @@ pub fn json(view: &View) -> Value {
         "orders": view.master.orders.iter().map(order).collect::<Vec<_>>(),
         "listeners": listeners.collect::<Vec<_>>(),
         "listen_overflows": view.overflows,
-        "proxy": view.master.proxy.as_ref().map(|(pid, counts)| with(json!(counts), json!({ "pid": pid }))),
+        "proxy": view.master.proxy.as_ref().map(|one| with(json!(one.counts), json!({ "pid": one.pid, "state": one.state }))),
         "master": usage(view.usage),
         "mold": view.master.mold.map(|one| mold(one, view.mold)),
         "generation_0": view.master.first.map(|one| mold(one, view.first)),

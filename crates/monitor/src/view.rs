@@ -96,17 +96,24 @@ pub struct View {
 }
 
 impl View {
-    /// The phase of the server. `Down` if the master serves but no worker is ready.
+    /// The phase of the server. `Down` if the master serves but no worker is ready, or clients of the proxy are not served.
     pub fn phase(&self) -> ServerPhase {
         match self.master.phase {
-            ServerPhase::Serving if self.ready() == 0 => ServerPhase::Down,
+            ServerPhase::Serving if self.ready() == 0 || !self.proxy_serves() => ServerPhase::Down,
             phase => phase,
         }
     }
 
     /// Whether the server is ready for new clients.
     pub fn serves(&self) -> bool {
-        self.ready() > 0 && !matches!(self.master.phase, ServerPhase::Draining | ServerPhase::Stopping)
+        self.ready() > 0
+            && self.proxy_serves()
+            && !matches!(self.master.phase, ServerPhase::Draining | ServerPhase::Stopping)
+    }
+
+    /// False if clients of the ports are not served, because the proxy boots, hangs or has died.
+    fn proxy_serves(&self) -> bool {
+        self.master.proxy.as_ref().is_none_or(|proxy| proxy.serves())
     }
 
     /// The number of serving workers, idle or busy.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -57,13 +57,15 @@ pub struct AccessLog {
     format: Format,
     /// Bytes of the lines that wait.
     waiting: Arc<AtomicUsize>,
+    /// Whether the file is to be opened anew. The queue may be full when that is ordered.
+    reopens: Arc<AtomicBool>,
     dropped: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Order {
     Write(Vec<u8>),
-    Reopen,
+    Look,
     Tell(SyncSender<()>),
 }
 
@@ -74,18 +76,25 @@ impl AccessLog {
         let (orders, received) = sync_channel(MOST_WAITING);
         let waiting = Arc::<AtomicUsize>::default();
         let format = if settings.format == "json" { Format::Json } else { Format::Combined };
-        let mut writer = Writer { file, path: settings.path.clone(), waiting: Arc::clone(&waiting) };
+        let reopens = Arc::<AtomicBool>::default();
+        let mut writer = Writer {
+            file,
+            path: settings.path.clone(),
+            waiting: Arc::clone(&waiting),
+            reopens: Arc::clone(&reopens),
+        };
         std::thread::Builder::new()
             .name("access log".into())
             .stack_size(128 * 1024)
             .spawn(move || writer.run(&received))?;
-        Ok(Arc::new(AccessLog { orders, format, waiting, dropped: AtomicU64::new(0) }))
+        Ok(Arc::new(AccessLog { orders, format, waiting, reopens, dropped: AtomicU64::new(0) }))
     }
 
-    /// Opens the file anew after a rotation.
+    /// Opens the file anew after a rotation. Does not wait for the thread.
     pub fn reopen(&self) {
-        // The thread lives as long as the sender.
-        let _ = self.orders.send(Order::Reopen);
+        self.reopens.store(true, Relaxed);
+        // If the queue is full, the thread will look after the next line.
+        let _ = self.orders.try_send(Order::Look);
     }
 
     /// Returns when all lines are written, or time is over.
@@ -217,6 +226,7 @@ struct Writer {
     file: File,
     path: Option<PathBuf>,
     waiting: Arc<AtomicUsize>,
+    reopens: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -233,6 +243,10 @@ impl Writer {
     }
 
     fn follow(&mut self, order: Order, batch: &mut Vec<u8>) {
+        if self.reopens.swap(false, Relaxed) {
+            self.flush(batch);
+            self.reopen();
+        }
         match order {
             Order::Write(line) => {
                 if batch.len() + line.len() > LINE_LIMIT {
@@ -241,10 +255,7 @@ impl Writer {
                 batch.extend_from_slice(&line);
                 self.waiting.fetch_sub(line.len(), Relaxed);
             }
-            Order::Reopen => {
-                self.flush(batch);
-                self.reopen();
-            }
+            Order::Look => {}
             Order::Tell(done) => {
                 self.flush(batch);
                 let _ = done.send(());

@@ -2,7 +2,8 @@
 //! standard output, each with a word and a text.
 
 use std::io::{BufRead, Write};
-use std::sync::Mutex;
+use std::sync::mpsc::{sync_channel, SyncSender};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
@@ -15,6 +16,9 @@ const STOP: &str = "stop";
 /// The master's word for log files that were rotated.
 const REOPEN: &str = "reopen";
 
+/// The master's question whether the process still works.
+const PING: &str = "ping";
+
 /// Bytes of a line. The master reads no longer one than PIPE_BUF, pipe(7).
 const LONGEST_LINE: usize = 4000;
 
@@ -25,11 +29,34 @@ pub enum Order<T> {
     Settings(Result<T, String>),
     /// Log files are to be opened anew.
     Reopen,
+    /// An answer is expected.
+    Ping,
 }
+
+/// Lines that may wait for a master that does not read; beyond, lines are dropped.
+const MOST_WAITING: usize = 1024;
+
+/// How long the last lines may take when the process ends.
+const LAST_TIME: Duration = Duration::from_secs(1);
 
 /// Says that clients are accepted.
 pub fn ready() {
     say("ready", "");
+}
+
+/// Gives a sign of life.
+pub fn pong() {
+    say("pong", "");
+}
+
+/// Says that new settings count.
+pub fn applied(number: u64) {
+    say("applied", &number.to_string());
+}
+
+/// Says why new settings do not count.
+pub fn refused(number: u64, text: &str) {
+    say("refused", &format!("{number} {text}"));
 }
 
 /// Says what the process counts.
@@ -57,12 +84,52 @@ pub fn error(text: &str) {
     say("error", text);
 }
 
+/// Returns when all lines are written, or time is over.
+pub fn finish() {
+    let (done, is_done) = sync_channel(1);
+    if writer().is_some_and(|lines| lines.try_send(Line::Tell(done)).is_ok()) {
+        let _ = is_done.recv_timeout(LAST_TIME);
+    }
+}
+
+/// What the thread that writes gets.
+enum Line {
+    Write(String),
+    Tell(SyncSender<()>),
+}
+
+/// Hands a line to the thread that writes: clients never wait for a master that does not read. The line is dropped if too many wait.
 fn say(kind: &str, text: &str) {
     let mut line = format!("{kind} {}", text.replace(['\n', '\r'], " "));
     line.truncate(
         (0..=LONGEST_LINE.min(line.len())).rev().find(|&at| line.is_char_boundary(at)).unwrap_or(0),
     );
     line.push('\n');
+    match writer() {
+        Some(lines) => drop(lines.try_send(Line::Write(line))),
+        None => write(&line),
+    }
+}
+
+/// The thread that writes; None if the system has no thread for it.
+fn writer() -> Option<&'static SyncSender<Line>> {
+    static WRITER: OnceLock<Option<SyncSender<Line>>> = OnceLock::new();
+    let start = || {
+        let (lines, waiting) = sync_channel::<Line>(MOST_WAITING);
+        let run = move || {
+            for line in waiting {
+                match line {
+                    Line::Write(line) => write(&line),
+                    Line::Tell(done) => drop(done.send(())),
+                }
+            }
+        };
+        std::thread::Builder::new().name("lines".into()).stack_size(64 * 1024).spawn(run).ok().map(|_| lines)
+    };
+    WRITER.get_or_init(start).as_ref()
+}
+
+fn write(line: &str) {
     // Without a reader the master is gone, and standard input ends, too.
     let _ = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush());
 }
@@ -71,7 +138,7 @@ fn say(kind: &str, text: &str) {
 pub fn first_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
     match next_order()? {
         Order::Settings(settings) => Some(settings),
-        Order::Reopen => first_settings(),
+        Order::Reopen | Order::Ping => first_settings(),
     }
 }
 
@@ -83,6 +150,7 @@ fn next_order<T: DeserializeOwned>() -> Option<Order<T>> {
         Ok(_) => match line.trim_end() {
             STOP => None,
             REOPEN => Some(Order::Reopen),
+            PING => Some(Order::Ping),
             text => Some(Order::Settings(
                 serde_json::from_str(text).map_err(|error| format!("the settings cannot be read: {error}")),
             )),

@@ -48,9 +48,13 @@ pub fn main() -> ExitCode {
         _ => Err("this program is for Fastrack's master: see `fastrack --help`".to_owned()),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => {
+            control::finish();
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             control::error(&error);
+            control::finish();
             ExitCode::FAILURE
         }
     }

@@ -208,6 +208,7 @@ impl Process {
                     Some(Order::Settings(Ok(settings))) => self.apply(settings),
                     Some(Order::Settings(Err(error))) => control::error(&error),
                     Some(Order::Reopen) => self.log.iter().for_each(|log| log.reopen()),
+                    Some(Order::Ping) => control::pong(),
                     None => break,
                 },
                 _ = look.tick() => {
@@ -231,13 +232,14 @@ impl Process {
 
     /// Applies new settings, all of them or none.
     fn apply(&self, settings: Settings) {
-        let listeners = settings.listeners.clone();
+        let (number, listeners) = (settings.number, settings.listeners.clone());
         match Site::new(settings) {
             Ok(site) => {
                 self.site.set(site);
                 self.reload(Some(&listeners));
+                control::applied(number);
             }
-            Err(error) => control::error(&format!("the proxy keeps its settings: {error}")),
+            Err(error) => control::refused(number, &format!("the proxy keeps its settings: {error}")),
         }
     }
 

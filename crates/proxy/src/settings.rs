@@ -12,6 +12,9 @@ use crate::forwarded::is_private;
 /// All settings. A later document replaces an earlier one, except for the listeners and the number of threads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
+    /// The number of the order, for the answer.
+    #[serde(default)]
+    pub number: u64,
     /// The listeners, in the order of their descriptors (see sd_listen_fds(3)).
     pub listeners: Vec<Listener>,
     /// The unix socket of the workers.

@@ -112,6 +112,7 @@ module Fastrack
 
       counts = { "open" => "open", "requests" => "requests", "h2_requests" => "of HTTP/2", "files" => "files", "handshakes" => "handshakes",
                  "bad_gateway" => "bad gateway" }.map { |name, word| "#{proxy[name].to_i} #{word}" }
+      counts.unshift(proxy["state"]) unless proxy["state"] == "serving"
       fit("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}#{certificate(proxy["certificate_not_after"])}")
     end
 

@@ -107,7 +107,7 @@ module Fastrack
       remake if lost? && now >= @not_before
       generation = adopt(generation) if @coming&.loaded?
       if @previous && (reason = failure(generation)) then generation = roll_back(reason)
-      elsif @previous && @workers.complete?(generation) then settle(generation)
+      elsif @previous && @workers.complete?(generation) && @launcher.proxy&.settled? != false then settle(generation)
       end
       start_later_plugins if plugins
       end_first if @spare_at && now >= @spare_at
@@ -276,7 +276,7 @@ module Fastrack
     # @return [String, nil]
     def failure(generation)
       found, @renewal_failure = @renewal_failure, nil
-      @workers.failure(generation) || found
+      @workers.failure(generation) || found || @launcher.proxy&.failure
     end
 
     # @return [Integer] generation of the workers

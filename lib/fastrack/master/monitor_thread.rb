@@ -133,7 +133,7 @@ module Fastrack
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
         server = [phase(booted, shutdown), generation, @workers.size, seconds, other_master, saving]
-        @monitor.publish(server, rows, molds, listeners, orders.to_a, proxy&.pid && [proxy.pid, proxy.stats.to_s])
+        @monitor.publish(server, rows, molds, listeners, orders.to_a, proxy&.row)
         while (line = @monitor.warning)
           Log.line(line)
         end

@@ -9,13 +9,10 @@ require_relative "program"
 
 module Fastrack
   module Proxy
-    # One process of the proxy, as the master sees it. The master writes settings to the process's standard input, one set a line. The
-    # process writes lines to its standard output: that it is ready, its counters, and lines for the log. Each of the two ends at the
-    # other's end of file.
+    # One process of the proxy, as the master sees it. The master writes orders to the process's standard input, one a line. The process
+    # writes lines to its standard output: that it is ready, its counters, answers to orders, and lines for the log. Each of the two ends
+    # at the other's end of file. The master waits for neither: it keeps what the process has not taken yet (#flush).
     class Child
-      # Seconds for the start.
-      START_TIME = 20
-
       # Exit status when the program could not be run, as in a shell.
       NOT_FOUND = 127
 
@@ -32,38 +29,56 @@ module Fastrack
 
       # @return [Integer]
       attr_reader :pid
-      # @return [Settings] of the start
+      # @return [Settings] the last ones that the process was given
       attr_reader :settings
       # @return [IO] readable when the process has said something
       attr_reader :output
       # @return [String, nil] its counters, in JSON
       attr_reader :stats
-      # @return [Process::Status, nil] once the process has ended
-      attr_reader :status
+      # @return [Float] monotonic seconds
+      attr_reader :spawned_at
+      # @return [String, nil] why the process has not taken its last settings
+      attr_reader :refusal
+      # @return [Float, nil] monotonic seconds since when an answer to #ask is due
+      attr_reader :asked_at
+      # @return [String, nil] why it has not become ready
+      attr_reader :error
+      # @return [Float, nil] monotonic seconds at which a process that was told to end is killed
+      attr_accessor :kill_at
 
       # @param settings [Settings]
       # @param user [UserGroup, nil] the user that the process runs as
-      # @raise [Error] when it does not become ready
-      def initialize(settings, user)
-        @settings = settings
-        @user = user
+      # @param now [Float] monotonic seconds
+      # @raise [Error, SystemCallError] when there is no process
+      def initialize(settings, user, now)
+        @spawned_at = @heard_at = now
+        @orders = 0
+        @unsent = +"".b
+        program = Program.path
         line = settings.to_line
-        @pid = launch(Program.path)
+        @pid = launch(program, settings, user)
+        @settings = settings
         tell(line)
-        await_ready
       end
 
       # @return [Array<IO>] descriptors that forked processes must not keep
       def descriptors = [@input, @output].reject(&:closed?)
 
+      # Whether the process accepts clients.
+      def ready? = @ready
+
+      # Whether the process has not yet answered new settings.
+      def asked? = @taken.to_i < @orders
+
       # Passes new settings on.
       #
-      # @param line [String] see Settings#to_line
-      def tell(line)
-        @input.write(line)
-      rescue SystemCallError
-        # The process has ended.
-        nil
+      # @param settings [Settings]
+      # @raise [Error] see Settings#to_line
+      def apply(settings)
+        tell(settings.to_line(@orders + 1))
+        @orders += 1
+        @refusal = nil
+        @settings = settings
       end
 
       # Has the process finish its requests, and end.
@@ -72,9 +87,39 @@ module Fastrack
       # Has the process open its log file anew.
       def reopen_logs = tell("reopen\n")
 
+      # Asks the process for a sign of life, if it has given none for a while.
+      #
+      # @param now [Float] monotonic seconds
+      # @param pause [Float] seconds between an answer and the next question
+      # @return [Float] monotonic seconds when to ask again, or since when the answer is due
+      def ask(now, pause)
+        return @asked_at if @asked_at
+        return @heard_at + pause if now < @heard_at + pause
+
+        tell("ping\n")
+        @asked_at = now
+      end
+
+      # Sends what the process has not taken yet.
+      #
+      # @return [Boolean] whether some of it is left
+      def flush
+        @unsent.slice!(0, @input.write_nonblock(@unsent)) until @unsent.empty?
+        false
+      rescue IO::WaitWritable
+        true
+      rescue SystemCallError, IOError
+        # The process has ended.
+        @unsent.clear
+        false
+      end
+
       # Reads what the process has said, without waiting.
-      def read
-        @lines.read.to_a.grep(String) { |line| hear(line) }
+      #
+      # @param now [Float] monotonic seconds
+      def read(now)
+        lines = @lines.read or return @output.close
+        lines.grep(String) { |line| hear(line, now) }
       rescue SystemCallError
         nil
       end
@@ -88,8 +133,14 @@ module Fastrack
         @lost = true
       end
 
-      def signal(name)
-        Process.kill(name, @pid) unless ended?
+      # @return [Boolean] whether #kill was called
+      def killed? = @killed || false
+
+      # @param reason [String, nil] for the log, when the process has ended
+      def kill(reason = nil)
+        @killed = true
+        @error ||= reason
+        Process.kill(:KILL, @pid) unless ended?
       rescue SystemCallError
         nil
       end
@@ -106,22 +157,29 @@ module Fastrack
 
       private
 
-      def launch(program)
+      def tell(line)
+        @unsent << line
+        flush
+      end
+
+      def launch(program, settings, user)
         theirs_in, @input = IO.pipe
         @output, theirs_out = IO.pipe
         @lines = LineReader.new(@output)
-        @input.sync = true
-        ForkGuard.own_fork { ControlChannel.fork_child { run(program, theirs_in, theirs_out) } }
+        ForkGuard.own_fork { ControlChannel.fork_child { run(program, settings, user, theirs_in, theirs_out) } }
+      rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
+        [@input, @output].each { |io| io&.close }
+        raise
       ensure
         [theirs_in, theirs_out].each { |io| io&.close }
       end
 
-      def run(program, input, output)
+      def run(program, settings, user, input, output)
         # A terminal or a supervisor sends these signals to all processes. The master decides what they mean.
         SIGNALS.each { |name| trap(name, "IGNORE") }
-        @user&.switch
-        passed = [*@settings.listeners, @settings.log].compact.each_with_index.to_h { |one, index| [Settings::FIRST_DESCRIPTOR + index, one.fileno] }
-        variables = { "LISTEN_FDS" => @settings.listeners.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil, **ALLOCATOR, **ENV.slice(*ALLOCATOR.keys) }
+        user&.switch
+        passed = [*settings.listeners, settings.log].compact.each_with_index.to_h { |one, index| [Settings::FIRST_DESCRIPTOR + index, one.fileno] }
+        variables = { "LISTEN_FDS" => settings.listeners.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil, **ALLOCATOR, **ENV.slice(*ALLOCATOR.keys) }
         Process.exec(variables, [program, "fastrack proxy"], { in: input, out: output, **passed, close_others: true })
       rescue SystemCallError => e
         output.write("error #{program}: #{e.message}\n")
@@ -129,33 +187,22 @@ module Fastrack
         exit!(NOT_FOUND)
       end
 
-      def await_ready
-        deadline = now + START_TIME
-        until @ready
-          fail_start("it is not ready within #{START_TIME} s") if now > deadline
-          output.wait_readable(0.05)
-          read
-          fail_start(@error || "it #{ending}") if ended? && !@ready
-        end
-      end
-
-      def fail_start(reason)
-        signal(:KILL)
-        read
-        close
-        raise Error, "the proxy does not start: #{@error || reason}"
-      end
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-      def hear(line)
+      def hear(line, now)
         word, text = line.split(" ", 2)
         case word
         when "ready" then @ready = true
+        when "pong" then @heard_at, @asked_at = now, nil
         when "stats" then @stats = text
+        when "applied" then @taken = text.to_i
+        when "refused" then refuse(*text.split(" ", 2))
         when "error" then @ready ? Log.line("proxy: #{text}", :error) : @error = text
         when *LEVELS then Log.line("proxy: #{text}", word.to_sym)
         end
+      end
+
+      def refuse(number, reason)
+        @taken = number.to_i
+        @refusal = reason
       end
     end
   end

@@ -67,9 +67,10 @@ module Fastrack
         @listeners = listeners.select { |listener| listener.role == :edge }
       end
 
+      # @param number [Integer] that of the order, for the answer; 0: those of the start
       # @return [String] a line
       # @raise [Error] when a certificate cannot be made
-      def to_line = "#{JSON.generate(to_h)}\n"
+      def to_line(number = 0) = "#{JSON.generate(to_h.merge(number: number))}\n"
 
       # Settings that need a new proxy. A running proxy takes all others.
       def fixed

@@ -2,20 +2,25 @@
 
 require_relative "../log"
 require_relative "child"
+require_relative "deadlines"
 require_relative "settings"
 
 module Fastrack
   module Proxy
-    # Starts, watches and stops the proxy for the master.
+    # Starts, watches and stops the proxy for the master, which never waits for it: #step looks at the processes, and does what is due.
+    #
+    #     booting --ready--> serving --stop--> ending --> ended
+    #
+    # One process serves. Beside it another one boots if a HUP has named other listeners, and earlier ones finish their requests.
     class Supervisor
-      # Seconds between two starts, if the first proxy has ended at once.
-      START_INTERVAL = 0.5
+      # Least seconds between two starts; ErrRespawnInterval may be longer.
+      LEAST_PAUSE = 0.5
 
-      # Seconds between two looks at a proxy that is to end.
-      CHECK_INTERVAL = 0.02
-
-      # Seconds that the process gets to end itself after GracefulTimeout.
+      # Seconds that a process gets to end itself after GracefulTimeout.
       TIME_TO_END = 1
+
+      # Reads of a process that has ended: as much as a pipe holds.
+      LAST_READS = 65_536 / LineReader::PIECE
 
       # @return [Float, nil] monotonic seconds when #step has something to do
       attr_reader :due_at
@@ -23,65 +28,78 @@ module Fastrack
       # @param launcher [Launcher]
       def initialize(launcher)
         @launcher = launcher
+        @deadlines = Deadlines.new
         @ending = []
+        @not_before = 0.0
       end
 
-      # Starts the proxy if the configuration asks for one.
+      # Starts the first proxy if the configuration asks for one. If it does not become ready, #step raises.
       #
-      # @raise [Error] when it does not start
+      # @raise [Error] when there is no process
       def start
-        return unless configuration.proxy?
-
-        settings = current_settings
-        @started_at = now
-        @child = Child.new(settings, Proxy.user(configuration)) if settings.listeners.any?
+        @wanted = wanted?
+        @next = spawn(current_settings) if @wanted
+      rescue SystemCallError => e
+        raise Error, "the proxy does not start: #{e.message}"
       end
 
       # @return [Array<IO>] what the master waits for
-      def readers = [@child, *@ending].compact.map(&:output).reject(&:closed?)
+      def readers = children.map(&:output).reject(&:closed?)
 
       # @return [Array<IO>] descriptors that forked processes must not keep
-      def descriptors = [@child, *@ending].compact.flat_map(&:descriptors)
+      def descriptors = children.flat_map(&:descriptors)
 
-      # @return [String, nil] the proxy's counters, in JSON
-      def stats = @child&.stats
+      # Whether nobody waits for the proxy: it serves with the settings of the last HUP, or is not asked for.
+      def settled? = !@wanted || (@next.nil? && @child && !@child.asked?)
 
-      # @return [Integer, nil]
-      def pid = @child&.pid
+      # Whether the proxy's clients are served.
+      def serves? = !@wanted || state == "serving"
+
+      # @return [Array(Integer, String, String), nil] pid (0: there is no process), state and counters (in JSON), for the status; nil when no
+      #   option asks for a proxy
+      def row = ([(@child || @next)&.pid.to_i, state, @child&.stats.to_s] if @wanted || @child)
+
+      # @return [String, nil] why the proxy has not taken the settings of the last HUP
+      def failure = @failure || @child&.refusal
 
       # Called after a HUP: a running proxy gets new settings; a new one takes over if there are other listeners.
       def reload
-        return start_again unless @child
+        @failure = nil
+        @wanted = wanted?
+        return dismiss unless @wanted
 
         settings = current_settings
-        return @child.tell(settings.to_line) if configuration.proxy? && settings.fixed == @child.settings.fixed
+        fits = ->(child) { child && child.settings.fixed == settings.fixed }
+        end_later(@next) && @next = nil unless fits.(@next)
+        return @next.apply(settings) if @next
+        return @child.apply(settings) if fits.(@child)
 
-        old = @child
-        @child = nil
-        start
-        end_later(old)
-      rescue Error => e
-        @child ||= old
-        Log.line("the old proxy serves on: #{e.message}", :error)
+        @next = spawn(settings)
+      rescue Error, SystemCallError => e
+        @failure = e.message
+        @not_before = now + pause
+        log_failure(e.message)
       end
 
       # Called once the master has reopened its log files.
-      def reopen_logs = [@child, *@ending].compact.each(&:reopen_logs)
+      def reopen_logs = children.each(&:reopen_logs)
 
       # @param now [Float] monotonic seconds
       # @return [Float] seconds that the end of the proxy has taken of GracefulTimeout
       def time_taken(now) = @stop_at ? now - @stop_at : 0.0
 
-      # Reads what the proxy says, and starts another one in the place of one that has ended.
+      # Reads what the processes say, replaces one that has ended, and ends one whose time is over.
       #
       # @param now [Float] monotonic seconds
+      # @raise [Error] when the server's first proxy does not start
       def step(now)
-        [@child, *@ending].compact.each(&:read)
-        @ending.reject! { |child| child.ended? && child.close }
-        @ending.each { |child| child.signal(:KILL) } if @kill_at&.<=(now)
-        replace(now) if @child&.ended?
-        start_again if @again_at&.<=(now)
-        @due_at = [@again_at, (now + CHECK_INTERVAL if @ending.any?)].compact.min
+        children.each { |child| child.read(now) }
+        children.select(&:ended?).each { |child| lose(child, now) }
+        take_over if @next&.ready?
+        start_again if lost? && now >= @not_before
+        @postponed&.postpone(now) if children.empty?
+        limits = @deadlines.step(now, configuration, booting: @next, serving: @child, ending: @ending)
+        @due_at = [*limits, (@not_before if lost?), (now + LEAST_PAUSE if children.count(&:flush).positive?)].compact.min
       end
 
       # Ends the proxy before the workers, which serve until the proxy has finished its requests: meanwhile a graceful shutdown drains.
@@ -91,59 +109,114 @@ module Fastrack
       # @return [Class] the kind of shutdown that can begin now
       def before_shutdown(kind, shutdown)
         return kind if kind == Shutdown::Drain || !stop
-        return kind.tap { @ending.each { |child| child.signal(:KILL) } } if kind == Shutdown::Quick
-        return kind unless kind == Shutdown::Graceful
+        return kind.tap { @ending.each(&:kill) } if kind == Shutdown::Quick
 
-        shutdown.postpone(@due_at) if shutdown.is_a?(Shutdown::Drain)
+        ends = @ending.map(&:kill_at).max + TIME_TO_END
+        return kind if kind != Shutdown::Graceful || now >= ends
+
+        # #step puts the end forward again when the proxy has ended.
+        @postponed = shutdown if shutdown.is_a?(Shutdown::Drain)
+        @postponed&.postpone(ends)
         Shutdown::Drain
       end
 
       # Called at the end of the master. A proxy that still runs reads the end of file, and ends.
-      def close = descriptors.each(&:close)
+      def close = children.each(&:close)
 
       private
+
+      def children = [@child, @next, *@ending].compact
+
+      def configuration = @launcher.configuration
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      def wanted? = configuration.proxy? && @launcher.listeners.any? { |listener| listener.role == :edge }
+
+      # Whether no process serves, and none is coming.
+      def lost? = @wanted && @child.nil? && @next.nil?
+
+      def state
+        return @next ? "booting" : "dead" unless @child
+
+        @deadlines.silent? ? "silent" : "serving"
+      end
+
+      def current_settings = Settings.new(configuration, @launcher.listeners, @launcher.access_log)
+
+      def pause = [configuration.err_respawn_interval, LEAST_PAUSE].max
+
+      def spawn(settings) = Child.new(settings, Proxy.user(configuration), now)
+
+      def start_again
+        @next = spawn(current_settings)
+      rescue Error, SystemCallError => e
+        fail_boot(e.message, now)
+      end
+
+      def take_over
+        old, @child, @next = @child, @next, nil
+        @proven = true
+        end_later(old) if old
+      end
+
+      # @param child [Child] one that has ended
+      def lose(child, now)
+        LAST_READS.times { child.read(now) }
+        child.close
+        return if @ending.delete(child)
+
+        if child.equal?(@next)
+          @next = nil
+          fail_boot(child.error || "it #{child.ending}", now)
+        else
+          @child = nil
+          @not_before = [now, child.spawned_at + pause].max
+          Log.repeated("the proxy", :error) { "the proxy (pid #{child.pid}) #{child.ending}: starting another one" }
+        end
+      end
+
+      # After a failure the next start waits, as a worker's does.
+      def fail_boot(reason, now)
+        raise Error, "the proxy does not start: #{reason}" unless @proven
+
+        @failure = reason
+        @not_before = now + pause
+        log_failure(reason)
+      end
+
+      def log_failure(reason)
+        then_ = @child ? "the old one serves on" : "trying again every #{format("%g", pause)} s"
+        Log.repeated("the proxy: #{reason.gsub(/\d+/, "")}", :error) { "the proxy does not start: #{reason}; #{then_}" }
+      end
+
+      # No option asks for the proxy any more.
+      def dismiss
+        [@child, @next].compact.each { |child| end_later(child) }
+        @child = @next = nil
+      end
 
       # Has the proxy finish its requests and accept no others.
       #
       # @return [Boolean] whether a proxy still runs
       def stop
-        @again_at = nil
+        @wanted = false
         @stop_at ||= now
-        end_later(@child) if @child
-        @child = nil
+        dismiss
         # New clients are refused rather than kept waiting.
         @launcher.listeners.each { |listener| listener.close if listener.role == :edge }
-        @ending.reject! { |child| child.ended? && child.close }
-        @due_at = now + CHECK_INTERVAL
+        @due_at = now
         @ending.any?
       end
 
-      def configuration = @launcher.configuration
-
-      def current_settings = Settings.new(configuration, @launcher.listeners, @launcher.access_log)
-
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
+      # A process that boots has no requests to finish.
       def end_later(child)
-        child.stop
+        return true unless child
+
+        child.ready? ? child.stop : child.kill
+        child.kill_at = now + configuration.graceful_timeout + TIME_TO_END
+        @due_at = now
         @ending << child
-        @kill_at = now + configuration.graceful_timeout + TIME_TO_END
-        @due_at = now + CHECK_INTERVAL
-      end
-
-      def replace(now)
-        Log.line("the proxy (pid #{@child.pid}) #{@child.ending}: starting another one", :error)
-        @child.close
-        @child = nil
-        @again_at = [now, @started_at + START_INTERVAL].max
-      end
-
-      def start_again
-        @again_at = nil
-        start
-      rescue Error => e
-        Log.line("#{e.message}; trying again", :error)
-        @again_at = now + START_INTERVAL
       end
     end
   end

@@ -8,8 +8,8 @@ use magnus::{function, method, prelude::*, Error, RModule, Ruby};
 
 use fastrack_engine::Memory;
 use fastrack_monitor::{
-    Exit, ListenerInfo, MasterState, MoldState, Monitor, MonitorSettings, Order, ServerPhase, WorkerPhase,
-    WorkerState, THREAD_TIMEOUT,
+    Exit, ListenerInfo, MasterState, MoldState, Monitor, MonitorSettings, Order, ProxyState, ServerPhase,
+    WorkerPhase, WorkerState, THREAD_TIMEOUT,
 };
 use fastrack_sys::epoch_seconds;
 use rb_sys::rb_thread_check_ints;
@@ -107,7 +107,7 @@ impl RubyMonitor {
         (mold, first): (Option<Mold>, Option<Mold>),
         listeners: Vec<Listener>,
         orders: Vec<OrderRow>,
-        proxy: Option<(u32, String)>,
+        proxy: Option<(u32, String, String)>,
     ) {
         let (phase, generation, wanted, stop_seconds, other_master, refork_saving) = server;
         let phase = ServerPhase::ALL.into_iter().find(|one| one.name() == phase).unwrap_or_default();
@@ -126,8 +126,12 @@ impl RubyMonitor {
             first: first.map(mold_state),
             refork_saving,
             listeners,
-            // A proxy that has just started has counted nothing yet.
-            proxy: proxy.map(|(pid, counts)| (pid, serde_json::from_str(&counts).unwrap_or_default())),
+            proxy: proxy.map(|(pid, state, counts)| ProxyState {
+                pid: (pid > 0).then_some(pid),
+                state,
+                // A proxy that has just started has counted nothing yet.
+                counts: serde_json::from_str(&counts).unwrap_or_default(),
+            }),
         };
         self.0.borrow().publish(state);
     }
