@@ -3,6 +3,7 @@
 require_relative "configuration/unicorn_api"
 require_relative "gc/figures"
 require_relative "log"
+require_relative "process/signal_trap"
 require_relative "process/guards"
 require_relative "process/last_words"
 require_relative "text"
@@ -121,11 +122,11 @@ module Fastrack
         if Process.pid == @pid
           yield if block_given?
         else
-          trap(name, "DEFAULT")
+          SignalTrap.trap(name, "DEFAULT")
           Process.kill(name, Process.pid)
         end
       end
-      handler.tap { trap(name, handler) }
+      handler.tap { SignalTrap.trap(name, handler) }
     end
 
     # Looks at the current handler: a debugger has its own while it has a prompt.

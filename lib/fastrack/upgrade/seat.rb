@@ -4,6 +4,7 @@ require "socket"
 require_relative "../error"
 require_relative "../listener/inherited"
 require_relative "../log"
+require_relative "../process/signal_trap"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/start_command"
@@ -41,7 +42,7 @@ module Fastrack
         ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
         InheritedListeners.pass_on(launcher.listeners, launcher.former_listeners, supervised: launcher.supervised?)
         # The program has no handler yet when the master asks for a thread dump.
-        trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
+        SignalTrap.trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
         program, *arguments = start.command
         kept = [*files, *launcher.listeners.map(&:fileno)].to_h { |number| [number, number] }
         Process.exec([program, program], *arguments, kept.merge(close_others: true))

@@ -4,6 +4,7 @@ require_relative "../backtrace"
 require_relative "../error"
 require_relative "../listener/inherited"
 require_relative "../log"
+require_relative "../process/signal_trap"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/memory"
@@ -60,7 +61,7 @@ module Fastrack
       LastWords.forked
       configuration.disown_pid_file
       Fastrack.refork_forbids = -> { tell(ControlChannel::FORBID, Fastrack.refork_forbidden) }
-      trap(Engine::THREAD_DUMP_SIGNAL) { Log.line("#{name} takes too long:\n#{ThreadDump.text.chomp}") }
+      SignalTrap.trap(Engine::THREAD_DUMP_SIGNAL, proc { Log.line("#{name} takes too long:\n#{ThreadDump.text.chomp}") })
     end
 
     # Becomes the app's user first, so that no line of the app runs with more rights.
