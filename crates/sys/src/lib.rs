@@ -5,6 +5,7 @@
 
 mod app_user;
 mod cached_file;
+mod child;
 mod clock;
 mod fd;
 mod fd_limit;
@@ -33,6 +34,7 @@ mod patience;
 
 pub use app_user::{Access, AppUser};
 pub use cached_file::{open_cached, read_cached};
+pub use child::{hold_child, is_child, signal_child};
 pub use clock::{epoch_micros, epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
 pub use fd::{
     borrow_fd, inherited_fd, is_lost_fd, is_regular, replace_fd, replace_with_dev_null, set_nonblocking,

@@ -1,6 +1,7 @@
-//! Fastrack::ChildProcess: the end of a process that the master has forked.
+//! Fastrack::ChildProcess: the end of a process that the master has forked, and signals to it.
 
 use std::ffi::c_int;
+use std::os::fd::IntoRawFd;
 use std::time::Duration;
 
 use magnus::{function, prelude::*, Error, RModule, Ruby};
@@ -16,7 +17,23 @@ const FAILURE: c_int = 1;
 pub(super) fn init(module: RModule) -> Result<(), Error> {
     let module = module.define_module("ChildProcess")?;
     module.define_module_function("run", function!(run, 0))?;
-    module.define_module_function("end_within", function!(end_within, 3))
+    module.define_module_function("end_within", function!(end_within, 3))?;
+    module.define_module_function("own?", function!(sys::is_child, 1))?;
+    module.define_module_function("hold", function!(hold, 1))?;
+    module.define_module_function("signal", function!(signal, 2))
+}
+
+/// `hold(pid)`: a descriptor of a child of this process (pidfd_open(2)). nil for another process, and where the kernel has no such
+/// descriptors.
+fn hold(pid: i32) -> Option<c_int> {
+    sys::hold_child(pid).map(IntoRawFd::into_raw_fd)
+}
+
+/// `signal(descriptor, number)`: sends a signal to a child by a descriptor of `hold`. Returns 0, or the number of the error (errno(3)).
+fn signal(descriptor: c_int, number: c_int) -> c_int {
+    // SAFETY: Ruby's IO object keeps the descriptor open during the call, which holds the GVL.
+    let sent = unsafe { sys::borrow_fd(descriptor) }.and_then(|child| sys::signal_child(child, number));
+    sent.map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| 0)
 }
 
 /// `run { status }`: runs the block, then ends this process with the returned status. As in Ruby's fork, at_exit hooks run. If
