@@ -89,7 +89,7 @@ impl InFlight {
     }
 
     /// Starts a request on this socket. Returns the time now, in milliseconds of the monotonic clock.
-    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrival: Arrival) -> u64 {
+    pub fn begin(&mut self, fd: RawFd, request: &mut Request<'_>, arrival: &Arrival) -> u64 {
         self.lent_buffer.begin();
         let started = self.active.begin(fd, request.head, request.bytes);
         let queued = queue_time(request.head, request.bytes, arrival, started);

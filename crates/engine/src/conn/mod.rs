@@ -214,7 +214,7 @@ impl Connection {
     /// Called after the response: starts with the bytes of the next request that have been received.
     pub fn next_request(&mut self, settings: &Settings) -> Step {
         self.served = self.served.saturating_add(1);
-        self.arrival = self.arrival.pipelined();
+        self.arrival.begin_pipelined();
         self.discard_request();
         self.state = ConnectionState::Head;
         if let Some(buf) = &mut self.read_buf {

@@ -45,15 +45,17 @@ impl Arrival {
         }
     }
 
-    /// The arrival of a request that was received together with this one.
-    pub fn pipelined(self) -> Self {
-        Arrival { at: self.at, ..Arrival::default() }
+    /// The next request was received together with this one.
+    pub fn begin_pipelined(&mut self) {
+        if self.body_since != 0 {
+            (self.body_since, self.body_wait) = (0, 0);
+        }
     }
 }
 
 /// How long the request has waited at `now`, in microseconds, without the time for its body.
 #[inline]
-pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrival: Arrival, now: u64) -> u64 {
+pub(crate) fn queue_time(head: &Head, bytes: &[u8], arrival: &Arrival, now: u64) -> u64 {
     let own = if arrival.at == 0 { 0 } else { now.saturating_sub(arrival.at) * 1000 };
     if head.has(KnownName::XRequestStart) || head.has(KnownName::XQueueStart) {
         let since_router = since_router(head, bytes, epoch_micros()).unwrap_or_default();
@@ -153,20 +155,20 @@ mod tests {
         for (ahead, expected) in [(0, 5_000), (2, 5_000), (-60, 60_000_000)] {
             for name in ["X-Request-Start", "X-Queue-Start"] {
                 let (head, bytes) = head(&format!("{name}: t={}\r\n", micros(ahead)));
-                let waited = queue_time(&head, &bytes, at(1_007), 1_012);
+                let waited = queue_time(&head, &bytes, &at(1_007), 1_012);
                 // The clock advances during the test.
                 assert!((expected..expected + 5_000_000).contains(&waited), "{ahead}: {waited}");
             }
         }
         let (head, bytes) = head(&format!("X-Request-Start: t={}\r\n", micros(0)));
-        assert_eq!(queue_time(&head, &bytes, at(7), 60_007), 60_000_000);
+        assert_eq!(queue_time(&head, &bytes, &at(7), 60_007), 60_000_000);
     }
 
     #[test]
     fn without_a_router_it_is_the_time_since_the_request_became_readable() {
         let (head, bytes) = head("");
-        assert_eq!(queue_time(&head, &bytes, at(7), 12), 5_000);
-        assert_eq!((queue_time(&head, &bytes, at(0), 12), queue_time(&head, &bytes, at(13), 12)), (0, 0));
+        assert_eq!(queue_time(&head, &bytes, &at(7), 12), 5_000);
+        assert_eq!((queue_time(&head, &bytes, &at(0), 12), queue_time(&head, &bytes, &at(13), 12)), (0, 0));
     }
 
     #[test]
@@ -178,12 +180,13 @@ mod tests {
         arrival.end_body(5_200);
         assert_eq!((arrival.at, arrival.body_wait), (5_000, 4_000));
         let (plain, bytes) = head("");
-        assert_eq!(queue_time(&plain, &bytes, arrival, 5_500), 500_000);
-        assert_eq!(arrival.pipelined(), at(5_000));
+        assert_eq!(queue_time(&plain, &bytes, &arrival, 5_500), 500_000);
         // The router saw the head 4.6 s ago.
         let (head, bytes) = head(&format!("X-Request-Start: t={}\r\n", epoch_micros() - 4_600_000));
-        let waited = queue_time(&head, &bytes, arrival, 5_200);
+        let waited = queue_time(&head, &bytes, &arrival, 5_200);
         assert!((600_000..2_000_000).contains(&waited), "{waited}");
+        arrival.begin_pipelined();
+        assert_eq!(arrival, at(5_000));
     }
 
     #[test]

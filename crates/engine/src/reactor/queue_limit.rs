@@ -27,7 +27,7 @@ impl Reactor {
 
     fn is_late(&self, connection: &Connection) -> bool {
         let Some((head, bytes)) = connection.head() else { return false };
-        let waited = queue_time(head, bytes, connection.arrival, monotonic_millis());
+        let waited = queue_time(head, bytes, &connection.arrival, monotonic_millis());
         waited / 1000 > self.settings.max_queue_time
     }
 }

@@ -27,7 +27,7 @@ impl<'e> AppThread<'e> {
         };
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
-        let now = self.in_flight.begin(connection.raw_fd(), &mut request, connection.arrival);
+        let now = self.in_flight.begin(connection.raw_fd(), &mut request, &connection.arrival);
         if reactor.is_logging() {
             self.in_flight.sent.began = fastrack_sys::monotonic_micros();
         }
