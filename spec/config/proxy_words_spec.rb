@@ -43,10 +43,17 @@ RSpec.describe "Words of the proxy", once: "a file of words" do
       cache_control "/assets/*", "public, max-age=31536000, immutable"
       cache_control "/*.txt", "no-cache"
       trusted_proxies "private", "192.0.2.1"
+      public_file_headers "Access-Control-Allow-Origin" => "*", "X-A" => "b c"
+      public_links "/srv/shared", "linked"
+      force_ssl_except "/up", "/health/*"
     RUBY
+    expect(found.public_file_headers).to eq([["Access-Control-Allow-Origin", "*"], ["X-A", "b c"]])
+    expect([found.public_links, found.force_ssl_except]).to eq([%w[/srv/shared linked], ["/up", "/health/*"]])
     expect([found.public_files, found.sendfile_root, found.compress]).to eq(["public", "private", false])
     expect(found.cache_control).to eq([["/assets/*", "public, max-age=31536000, immutable"], ["/*.txt", "no-cache"]])
     expect(found.trusted_proxies).to include("10.0.0.0/8", "::1/128", "192.0.2.1")
+    expect(configure("", PublicFileHeaders: "X-A: b", ForceSSLExcept: "/up,/a").then { |one| [one.public_file_headers, one.force_ssl_except] })
+      .to eq([[%w[X-A b]], %w[/up /a]])
     expect(configure("", TrustedProxies: "10.0.0.0/8,::1", CacheControl: "/assets/* public, max-age=60").then { |one| [one.trusted_proxies, one.cache_control] })
       .to eq([%w[10.0.0.0/8 ::1], [["/assets/*", "public, max-age=60"]]])
   end
@@ -73,6 +80,8 @@ RSpec.describe "Words of the proxy", once: "a file of words" do
     "listen '/a.sock', proxy_protocol: true" => /needs proxy_protocol on a port/, "listen 80, cert: 'a', key: 'b'" => %r{has cert without ssl://},
     "trusted_proxies '10.0.0.0/33'" => /trusted_proxies must be networks/, "trusted_proxies 'all'" => /trusted_proxies must be networks/,
     "cache_control '/assets'" => /cache_control must be a pattern of paths/, "cache_control '/a', \"a\\nb: c\"" => /cache_control must be a pattern/,
+    "public_file_headers 'a'" => /public_file_headers must be fields such as/, "public_file_headers 'ETag' => 'a'" => /must be fields such as .* none that describes/,
+    "public_file_headers 'a' => \"b\\r\\nc: d\"" => /public_file_headers must be fields/, "force_ssl_except 'up'" => %r{force_ssl_except must be paths, such as /up},
     "proxy_threads 0" => /proxy_threads must be a whole number/, "max_ssl_rate 0" => /max_ssl_rate must be a whole number/
   }.each do |text, message|
     it("#{text.inspect} is refused") { expect { configure(text) }.to raise_error(Fastrack::ConfigurationError, message) }

@@ -74,4 +74,15 @@ RSpec.describe "the proxy: what an app learns of the client", once: "the program
       end
     end
   end
+
+  it "paths that are excepted from force_ssl are answered without TLS: health checks follow no redirect" do
+    FreePort.keep(2) do |port|
+      config = "bind 'ssl://127.0.0.1:#{port}?cert=a.pem&key=a.key'\nlisten '127.0.0.1:#{port + 1}'\nforce_ssl true\nforce_ssl_except '/up', '/health/*'\nmax_workers 1\n"
+      @server = Server.ready(ru: HttpApps.ru(:echo), fastrack: true, config: config, files: Edge.files, options: { "Host" => nil, "Port" => nil })
+      found = %w[/up /up?a=b /health/db /up/other /].to_h do |path|
+        [path, Open3.capture2e("curl", "-sS", "-o", File::NULL, "-w", "%{http_code}", "http://127.0.0.1:#{port + 1}#{path}").first]
+      end
+      expect(found).to eq("/up" => "200", "/up?a=b" => "200", "/health/db" => "200", "/up/other" => "301", "/" => "301")
+    end
+  end
 end

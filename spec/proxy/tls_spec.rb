@@ -104,13 +104,16 @@ RSpec.describe "the proxy: TLS", once: "the program knows no Ruby" do
     end
   end
 
-  it "fastrack check tells a wrong key, a missing folder, and a certificate that has expired" do
+  it "fastrack check tells a wrong key, an encrypted one, a certificate of version 1, a missing folder, and a certificate that has expired" do
     bind = "bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\n"
+    encrypted = OpenSSL::PKey::RSA.new(2048).to_pem(OpenSSL::Cipher.new("aes-256-cbc"), "passphrase")
     {
       [Edge.files, bind] => [0, /^proxy: its files are right$/],
       [Edge.files(days: -1), bind] => [0, /^proxy: the certificate .*a\.pem has expired$/],
       [Edge.files(days: 3), bind] => [0, /^proxy: the certificate .*a\.pem expires in [23] days$/],
       [Edge.files.merge("a.key" => Edge.files["a.key"]), bind] => [1, /a\.key is not the key of the certificate/],
+      [Edge.files.merge("a.key" => encrypted), bind] => [1, /a\.key is encrypted with a passphrase, and nobody is asked for it/],
+      [Edge.files(version: 1), bind] => [1, /a\.pem is a certificate of version 1, which browsers refuse/],
       [Edge.files, "#{bind}public_files 'missing'"] => [1, /cannot serve files of .*missing: No such file/]
     }.each do |(files, config), (status, line)|
       Dir.mktmpdir do |dir|

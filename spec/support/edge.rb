@@ -12,17 +12,18 @@ module Edge
   # @param days [Integer] until its end; negative: it has expired
   # @return [Hash{String => String}] texts by the names of files
   # @param issuer [Array, nil] certificate and key of an authority; nil: it is one itself
-  def files(name = "a", hosts: %w[localhost], days: 30, issuer: nil)
+  # @param version [Integer] of the certificate: 1 has no names
+  def files(name = "a", hosts: %w[localhost], days: 30, issuer: nil, version: 3)
     key = OpenSSL::PKey::EC.generate("prime256v1")
     certificate = OpenSSL::X509::Certificate.new
-    certificate.version = 2
+    certificate.version = version - 1
     certificate.serial = OpenSSL::BN.rand(64)
     certificate.subject = OpenSSL::X509::Name.new([%w[CN fastrack-spec], ["O", name]])
     certificate.issuer = issuer ? issuer.first.subject : certificate.subject
     certificate.public_key = key
     certificate.not_before = Time.now - (86_400 * 60)
     certificate.not_after = Time.now + (86_400 * days)
-    add_names(certificate, hosts, authority: issuer.nil?)
+    add_names(certificate, hosts, authority: issuer.nil?) if version == 3
     certificate.sign(issuer ? issuer.last : key, "SHA256")
     { "#{name}.pem" => certificate.to_pem, "#{name}.key" => key.to_pem }
   end

@@ -10,6 +10,7 @@ class HttpResponse
 
     def initialize(pairs) = @pairs = pairs
     def [](name) = key?(name) ? all(name).join(", ") : nil
+    def values_at(*names) = names.map { |name| self[name] }
     def all(name) = @pairs.select { |key, _| key.casecmp?(name) }.map(&:last)
     def key?(name) = !all(name).empty?
     def names = @pairs.map(&:first)

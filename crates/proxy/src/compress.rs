@@ -152,7 +152,14 @@ pub fn is_eligible(status: StatusCode, fields: &HeaderMap, length: Option<u64>) 
         && !forbids_transform(fields)
 }
 
-fn forbids_transform(fields: &HeaderMap) -> bool {
+/// Whether the page that a 304 is about may be one that is compressed. A 304 need not name the page's type.
+pub fn may_be_page(fields: &HeaderMap) -> bool {
+    let media_type = fields.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_none_or(is_text) && !forbids_transform(fields)
+}
+
+/// Whether the bytes must stay as they are (RFC 9111 §5.2.2.6).
+pub fn forbids_transform(fields: &HeaderMap) -> bool {
     let values = fields.get_all(header::CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|one| one.trim().eq_ignore_ascii_case("no-transform"))
 }

@@ -5,18 +5,19 @@
 
 mod body;
 mod cache;
-mod conditions;
+pub(crate) mod conditions;
 mod entry;
 mod folders;
+mod forms;
 mod path;
 mod respond;
 mod types;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::response;
 use hyper::{Method, Response, StatusCode};
@@ -25,25 +26,46 @@ use tokio::task::spawn_blocking;
 pub use body::Content;
 use cache::{Bounds, Cache, Known};
 use entry::{Entry, Found};
+pub use folders::refusal;
 use folders::{Folder, Wait};
+pub use path::matches;
+
+/// Settings of a folder.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// Patterns of paths, and their Cache-Control. The first that fits counts.
+    pub cache_control: Vec<(String, String)>,
+    /// Fields of all responses with a file: names and values.
+    pub fields: Vec<(String, String)>,
+    /// Folders to which links may lead.
+    pub links: Vec<PathBuf>,
+    /// Whether files without a compressed form beside them are compressed here.
+    pub compress: bool,
+}
 
 /// The files of one folder.
 #[derive(Debug)]
 pub struct Files {
     folder: Arc<Folder>,
-    /// Patterns of paths, and their Cache-Control.
-    rules: Vec<(String, HeaderValue)>,
+    cache_control: Vec<(String, HeaderValue)>,
+    fields: HeaderMap,
+    compress: bool,
     cache: Cache,
 }
 
 impl Files {
-    /// Opens a folder. Fails if there is none, or if a Cache-Control is none.
-    pub fn new(root: &Path, rules: &[(String, String)]) -> io::Result<Self> {
+    /// Opens a folder. Fails if there is none, or if a rule has a field that is none.
+    pub fn new(root: &Path, rules: &Rules) -> io::Result<Self> {
         let value = |text: &String| HeaderValue::try_from(text).map_err(io::Error::other);
-        let rules = rules.iter().map(|(pattern, text)| Ok((pattern.clone(), value(text)?)));
+        let cache_control =
+            rules.cache_control.iter().map(|(pattern, text)| Ok((pattern.clone(), value(text)?)));
+        let name = |text: &String| HeaderName::try_from(text).map_err(io::Error::other);
+        let fields = rules.fields.iter().map(|(field, text)| Ok((name(field)?, value(text)?)));
         Ok(Files {
-            folder: Arc::new(Folder::new(root)?),
-            rules: rules.collect::<io::Result<_>>()?,
+            folder: Arc::new(Folder::new(root, &rules.links)?),
+            cache_control: cache_control.collect::<io::Result<_>>()?,
+            fields: fields.collect::<io::Result<_>>()?,
+            compress: rules.compress,
             cache: Cache::new(Bounds::default()),
         })
     }
@@ -56,13 +78,16 @@ impl Files {
         let path = request.uri.path();
         let Ok(entry) = self.entry(path).await else { return Some(shortage()) };
         let entry = entry?;
-        let mut response = respond::with_file(&entry, request);
-        if let Some((_, value)) = self.rules.iter().find(|(pattern, _)| path::matches(pattern, path)) {
-            if response.status() != StatusCode::RANGE_NOT_SATISFIABLE {
-                response.headers_mut().insert(header::CACHE_CONTROL, value.clone());
-            }
+        let mut fields = self.fields.clone();
+        if let Some((_, value)) = self.cache_control.iter().find(|(pattern, _)| matches(pattern, path)) {
+            fields.insert(header::CACHE_CONTROL, value.clone());
         }
-        Some(response)
+        Some(respond::with_file(&entry, request, fields, self.compress).await)
+    }
+
+    /// Links in the folder that lead out of it to no folder of [`Rules::links`], with their targets.
+    pub fn refused_links(&self) -> Vec<(PathBuf, PathBuf)> {
+        self.folder.refused_links()
     }
 
     /// The app's response with a file whose whole path the app has named, instead of a body; None: the folder has no such file.

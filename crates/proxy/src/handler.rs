@@ -1,14 +1,13 @@
 //! Answers a request: by a redirect, a file, or the app.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::http::response;
 use hyper::http::uri;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
@@ -16,40 +15,45 @@ use crate::access_log::{AccessLog, Logged};
 use crate::acme::Challenges;
 use crate::body::{Outgoing, Source, Uploaded};
 use crate::change::Change;
-use crate::compress::{self, Accepted, Compressed};
 use crate::connection::{Connection, InFlight};
-use crate::fields;
-use crate::files::{Content, Files};
+use crate::files::{self, Content, Files, Rules};
+use crate::finish::{self, Asked};
 use crate::forwarded::{self, Client};
 use crate::settings::Settings;
 use crate::stats;
 use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
 use crate::worker_request;
 
-static SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
-
 /// The settings, and the folders that they name.
 #[derive(Debug)]
 pub struct Site {
     /// The settings.
     pub settings: Settings,
-    files: Option<Files>,
-    sendfile: Option<Files>,
+    /// The files that are answered without the app.
+    pub files: Option<Files>,
+    /// The files that the app may name.
+    pub sendfile: Option<Files>,
 }
 
 impl Site {
     /// Opens the folders. Fails with the name of one that cannot be used.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        let open = |root: &Option<_>, rules: &[_]| {
-            let open = |root: &std::path::PathBuf| {
+        let open = |root: &Option<PathBuf>, rules: &Rules| {
+            let open = |root: &PathBuf| {
                 Files::new(root, rules)
                     .map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
             };
             root.as_ref().map(open).transpose()
         };
-        let files = open(&settings.public_files, &settings.cache_control)?;
-        let sendfile = open(&settings.sendfile_root, &[])?;
+        let files = open(&settings.public_files, &settings.file_rules())?;
+        let sendfile = open(&settings.sendfile_root, &Rules::default())?;
         Ok(Site { settings, files, sendfile })
+    }
+
+    /// Warnings for an operator who checks the settings.
+    pub fn warnings(&self) -> Vec<String> {
+        let links = self.files.iter().flat_map(Files::refused_links);
+        links.map(|(link, target)| files::refusal(&link, &target)).collect()
     }
 
     /// Whether the app may name files in X-Sendfile.
@@ -144,7 +148,8 @@ impl Handler {
             let response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
             return answered(response, in_flight, logged);
         }
-        if let Some(response) = redirect(connection, &parts, client) {
+        let is_kept = site.settings.force_ssl_except.iter().any(|one| files::matches(one, parts.uri.path()));
+        if let Some(response) = redirect(connection, &parts, client).filter(|_| !is_kept) {
             return answered(response, in_flight, logged);
         }
         if let Some(files) = &site.files {
@@ -170,7 +175,7 @@ fn answered(response: Response<Source>, request: InFlight, logged: Option<Logged
 }
 
 /// A response of this process's own.
-fn own(status: StatusCode) -> Response<Source> {
+pub fn own(status: StatusCode) -> Response<Source> {
     let text = format!("{}\n", status.canonical_reason().unwrap_or_default());
     let mut response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
     *response.status_mut() = status;
@@ -236,7 +241,7 @@ impl Exchange<'_> {
             {
                 answered(own(StatusCode::BAD_GATEWAY), in_flight, logged)
             }
-            Ok(response) => with(self.finish(response, &asked).await, in_flight),
+            Ok(response) => with(finish::for_client(self.site, response, &asked).await, in_flight),
             Err(failure) => answered(failed(&failure), in_flight, logged),
         }
     }
@@ -254,104 +259,6 @@ impl Exchange<'_> {
                 self.upstream.send_anew(Request::from_parts(parts, body)).await
             }
             (result, _) => result,
-        }
-    }
-
-    /// The worker's response as one for the client: without what is about the connection to the worker, a file instead of its name,
-    /// compressed.
-    async fn finish(&self, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {
-        let (mut parts, body) = response.into_parts();
-        fields::remove_hop_by_hop(&mut parts.headers);
-        if let Some(folder) = &self.site.sendfile {
-            if let Some(path) = parts.headers.remove(&SENDFILE) {
-                return sendfile(folder, &path, parts, asked).await;
-            }
-        }
-        let source = if self.site.settings.compress {
-            compressed(&mut parts.headers, parts.status, body, asked)
-        } else {
-            Source::Worker(body)
-        };
-        let mut response = Response::new(source);
-        *response.status_mut() = parts.status;
-        *response.headers_mut() = parts.headers;
-        // A reason phrase of the app's own.
-        *response.extensions_mut() = parts.extensions;
-        response
-    }
-}
-
-/// Facts of a request that its response needs.
-struct Asked {
-    accepted: Accepted,
-    is_head: bool,
-    /// The conditions for a file that the app names.
-    conditions: Parts,
-}
-
-impl Asked {
-    fn of(parts: &Parts) -> Self {
-        let mut conditions = Request::new(()).into_parts().0;
-        conditions.method = parts.method.clone();
-        for name in [
-            header::RANGE,
-            header::IF_RANGE,
-            header::IF_MATCH,
-            header::IF_NONE_MATCH,
-            header::IF_MODIFIED_SINCE,
-            header::IF_UNMODIFIED_SINCE,
-        ] {
-            for value in parts.headers.get_all(&name) {
-                conditions.headers.append(&name, value.clone());
-            }
-        }
-        Asked { accepted: Accepted::of(&parts.headers), is_head: parts.method == Method::HEAD, conditions }
-    }
-}
-
-fn compressed(fields: &mut HeaderMap, status: StatusCode, body: WorkerBody, asked: &Asked) -> Source {
-    let named = || fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
-    let length = if asked.is_head { named() } else { body.size_hint().exact() };
-    if !compress::is_eligible(status, fields, length) {
-        return Source::Worker(body);
-    }
-    compress::set_vary(fields);
-    let Some(coding) = asked.accepted.codings().next() else { return Source::Worker(body) };
-    if asked.is_head {
-        compress::set_fields(fields, coding);
-        return Source::Worker(body);
-    }
-    match Compressed::new(body, coding) {
-        Ok(body) => {
-            compress::set_fields(fields, coding);
-            Source::Compressed(Box::new(body))
-        }
-        Err(body) => Source::Worker(body),
-    }
-}
-
-/// The app's response with the file that it names.
-async fn sendfile(
-    folder: &Files,
-    path: &HeaderValue,
-    app: response::Parts,
-    asked: &Asked,
-) -> Response<Source> {
-    use std::os::unix::ffi::OsStrExt;
-    let named = |bytes| Path::new(std::ffi::OsStr::from_bytes(bytes));
-    // Rack::Sendfile writes the path as it is, and others encode it.
-    let mut sent = folder.send(named(path.as_bytes()), &asked.conditions, app).await;
-    if let (Err(app), true) = (&mut sent, path.as_bytes().contains(&b'%')) {
-        let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
-        let app = std::mem::replace(app, Response::new(()).into_parts().0);
-        sent = folder.send(named(&decoded), &asked.conditions, app).await;
-    }
-    match sent {
-        Ok(response) => response.map(Source::Own),
-        Err(_) => {
-            let path = String::from_utf8_lossy(path.as_bytes());
-            crate::control::warn(&format!("X-Sendfile: {path} is no file within sendfile_root"));
-            own(StatusCode::NOT_FOUND)
         }
     }
 }

@@ -19,6 +19,7 @@ mod connection;
 mod control;
 pub mod fields;
 pub mod files;
+mod finish;
 pub mod forwarded;
 mod handler;
 mod local;

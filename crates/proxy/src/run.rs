@@ -42,7 +42,8 @@ pub fn check() -> Result<(), String> {
         let certificates = Certificates::load(listener.certificates.clone())?;
         certificates.warnings(now()).iter().for_each(|warning| control::warn(warning));
     }
-    Site::new(settings).map(drop)
+    Site::new(settings)?.warnings().iter().for_each(|warning| control::warn(warning));
+    Ok(())
 }
 
 /// Serves until the master orders the end, or has ended itself.

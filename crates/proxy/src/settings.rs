@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::connection::Times;
+use crate::files::Rules;
 use crate::forwarded::is_private;
 
 /// All settings. A later document replaces an earlier one, except for the listeners and the number of threads.
@@ -49,6 +50,9 @@ pub struct Settings {
     /// Bytes of a request's fields.
     #[serde(default = "max_header_size")]
     pub max_header_size: usize,
+    /// Patterns of paths that [`Listener::redirect_to`] is not for.
+    #[serde(default)]
+    pub force_ssl_except: Vec<String>,
     /// Networks of proxies whose word about the client counts. None: see [`is_from_proxy`](Self::is_from_proxy).
     #[serde(default)]
     pub trusted_proxies: Option<Vec<Network>>,
@@ -58,6 +62,12 @@ pub struct Settings {
     /// Pairs of a pattern of paths and the Cache-Control of these files. The first match counts.
     #[serde(default)]
     pub cache_control: Vec<(String, String)>,
+    /// Fields of all responses with such a file: names and values.
+    #[serde(default)]
+    pub public_file_headers: Vec<(String, String)>,
+    /// Folders to which links among these files may lead.
+    #[serde(default)]
+    pub public_links: Vec<PathBuf>,
     /// The folder of the files that the app may name in X-Sendfile.
     #[serde(default)]
     pub sendfile_root: Option<PathBuf>,
@@ -67,7 +77,7 @@ pub struct Settings {
     /// The source of certificates that no listener names.
     #[serde(default)]
     pub acme: Option<crate::acme::Settings>,
-    /// Whether responses of the app are compressed.
+    /// Whether responses of the app, and files, are compressed.
     #[serde(default)]
     pub compress: bool,
 }
@@ -111,6 +121,16 @@ impl Settings {
     /// See [`graceful_timeout`](Self::graceful_timeout).
     pub fn grace(&self) -> Duration {
         seconds(self.graceful_timeout)
+    }
+
+    /// The rules for [`public_files`](Self::public_files).
+    pub fn file_rules(&self) -> Rules {
+        Rules {
+            cache_control: self.cache_control.clone(),
+            fields: self.public_file_headers.clone(),
+            links: self.public_links.clone(),
+            compress: self.compress,
+        }
     }
 
     /// Whether this address is one of a trusted proxy.

@@ -169,7 +169,8 @@ fn load(cert: &Path, key: &Path) -> Result<Certificate, String> {
     let chain = pem(cert, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>())?;
     let first = chain.first().ok_or_else(|| format!("{} has no certificate", cert.display()))?;
     let Facts { names, not_after, .. } =
-        facts(first).map_err(|error| format!("{}: {error}", cert.display()))?;
+        facts(first).map_err(|error| format!("{} {error}", cert.display()))?;
+    refuse_encrypted(key)?;
     let secret = pem(key, PrivateKeyDer::from_pem_slice)?;
     let certified = CertifiedKey::from_der(chain, secret, &ring::default_provider());
     let key = certified.map_err(|error| match error {
@@ -187,6 +188,19 @@ fn pem<T, E: std::fmt::Display>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, 
     parse(&bytes).map_err(|error| format!("{} is no PEM file of its kind: {error}", path.display()))
 }
 
+/// A proxy that starts by itself has nobody to ask for a passphrase.
+fn refuse_encrypted(key: &Path) -> Result<(), String> {
+    let text = fs::read(key).unwrap_or_default();
+    let has = |words: &[u8]| text.windows(words.len()).any(|part| part == words);
+    if !has(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") && !has(b"Proc-Type: 4,ENCRYPTED") {
+        return Ok(());
+    }
+    let key = key.display();
+    Err(format!(
+        "{key} is encrypted with a passphrase, and nobody is asked for it: write the key without one, by `openssl pkey -in {key} -out NEW`"
+    ))
+}
+
 /// The error's text without "(os error 2)".
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
@@ -194,8 +208,15 @@ fn reason(error: &io::Error) -> String {
 }
 
 fn facts(der: &CertificateDer<'_>) -> Result<Facts, String> {
-    let (not_before, not_after) = times(der).map_err(|error| error.to_string())?;
-    let certificate = EndEntityCert::try_from(der).map_err(|error| error.to_string())?;
+    let unusable = |error: &dyn std::fmt::Display| format!("cannot be used: {error}");
+    let (not_before, not_after) = times(der).map_err(|error| unusable(&error))?;
+    let certificate = EndEntityCert::try_from(der).map_err(|error| match error {
+        webpki::Error::UnsupportedCertVersion => {
+            "is a certificate of version 1, which browsers refuse: make one of version 3, with subjectAltName"
+                .to_owned()
+        }
+        error => unusable(&error),
+    })?;
     let names = certificate.valid_dns_names().map(str::to_ascii_lowercase).collect();
     Ok(Facts { names, not_before, not_after })
 }
@@ -297,6 +318,20 @@ mod tests {
         }
         assert_eq!(certificates.choose(None).expect("one").cert[0], before);
         assert_eq!(certificates.files()[0].0, cert);
+    }
+
+    #[test]
+    fn an_encrypted_key_is_named_so() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (cert, key) = pair(dir.path(), "a", &["a.example"]);
+        for text in [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAA==\n-----END ENCRYPTED PRIVATE KEY-----\n",
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAA==\n-----END RSA PRIVATE KEY-----\n",
+        ] {
+            fs::write(&key, text).expect("a file");
+            let error = Certificates::load(vec![(cert.clone(), key.clone())]).expect_err("an error");
+            assert!(error.contains("a.key is encrypted with a passphrase"), "{error}");
+        }
     }
 
     #[test]

@@ -151,7 +151,7 @@ module Fastrack
                            "write request_timeout, for the app, or client_timeout, for clients")
     end
 
-    (Option::BY_WORD.keys - %i[config_file listen user cache_control trusted_proxies tls_domains]).each do |word|
+    (Option::BY_WORD.keys - %i[config_file listen user cache_control trusted_proxies tls_domains public_links force_ssl_except]).each do |word|
       option = Option::BY_WORD[word]
       if option.hook?
         define_method(word) { |callable = nil, &block| __set__(option, callable || block || true, word) }
@@ -204,6 +204,12 @@ module Fastrack
 
     # @param networks [Array<String>]
     def trusted_proxies(*networks) = __set__(Option::BY_NAME[:TrustedProxies], networks.flatten, :trusted_proxies)
+
+    # @param folders [Array<String>]
+    def public_links(*folders) = __set__(Option::BY_NAME[:PublicLinks], folders.flatten, :public_links)
+
+    # @param patterns [Array<String>] of paths
+    def force_ssl_except(*patterns) = __set__(Option::BY_NAME[:ForceSSLExcept], patterns.flatten, :force_ssl_except)
 
     # @param pattern [String] of paths
     # @param value [String] the Cache-Control of these files

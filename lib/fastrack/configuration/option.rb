@@ -229,6 +229,29 @@ module Fastrack
           .map { |pair| pair.map { |text| Text.utf8(text).dup.freeze } }.freeze
       end
 
+      # Fields that describe the bytes of a response, or its connection.
+      OWN_FIELDS = /\A(?:connection|content-(?:encoding|length|range|type)|date|etag|last-modified|trailer|transfer-encoding|upgrade)\z/i.freeze
+
+      # @param value [Hash, Array, String] names and values; or one of each as "Name: value"
+      # @return [Array<Array(String, String)>] frozen
+      def fields(value)
+        pairs = value.is_a?(String) ? [value.split(/: */, 2)] : value.respond_to?(:to_a) && value.to_a
+        fits = pairs && pairs.all? { |pair| pair.is_a?(Array) && pair.size == 2 && field?(*pair.map(&:to_s)) }
+        must(pairs, fits, "fields such as Access-Control-Allow-Origin: *, and none that describes the file's bytes")
+          .map { |pair| pair.map { |text| Text.utf8(text.to_s).dup.freeze } }.freeze
+      end
+
+      def field?(name, value)
+        name.match?(/\A[\w!#$%&'*+.^`|~-]+\z/) && !OWN_FIELDS.match?(name) && value.match?(/\A[\x21-\x7e]+(?: +[\x21-\x7e]+)*\z/)
+      end
+
+      # @param value [String, Array<String>] several with commas
+      # @return [Array<String>] frozen
+      def path_patterns(value)
+        list = (value.is_a?(String) ? value.split(",") : Array(value)).map { |one| one.to_s.strip }
+        must(list, list.all? { |one| one.match?(%r{\A/[\x21-\x7e]*\z}) }, "paths, such as /up, or /health/*").map { |one| Text.utf8(one).dup.freeze }.freeze
+      end
+
       # @return [String, false] frozen; false for none
       def path_or_none(value) = /\A(?:none|no|false|off)\z/i.match?(value.to_s) ? false : path(value)
 
@@ -276,7 +299,7 @@ module Fastrack
 
       # @return [Logger] the value itself
       def logger(value) = must(value, %i[debug info warn error fatal].all? { |level| value.respond_to?(level) }, "a Logger")
-      private_class_method :to_seconds, :at_most, :must, :network
+      private_class_method :to_seconds, :at_most, :must, :network, :field?
     end
   end
 end

@@ -88,7 +88,8 @@ module Fastrack
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, max_ssl_rate: @configuration.max_ssl_rate, trusted_proxies: @configuration.trusted_proxies,
           public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
-          cache_control: @configuration.cache_control, acme: acme, access_log: access_log,
+          cache_control: @configuration.cache_control, public_file_headers: @configuration.public_file_headers,
+          public_links: @configuration.public_links&.map { |path| folder(path) }, force_ssl_except: @configuration.force_ssl_except, acme: acme, access_log: access_log,
           compress: @configuration.compress.nil? || @configuration.compress
         }.compact
       end

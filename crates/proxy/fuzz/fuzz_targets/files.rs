@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::OnceLock;
 
-use fastrack_proxy::files::Files;
+use fastrack_proxy::files::{Files, Rules};
 use fastrack_proxy_fuzz::fields;
 use hyper::{Request, Response, StatusCode};
 use libfuzzer_sys::fuzz_target;
@@ -32,7 +32,8 @@ fn folder() -> &'static Files {
         symlink("../b", public.join("c")).expect("a link");
         symlink("..", public.join("d")).expect("a link");
         symlink("a", public.join("e")).expect("a link");
-        Files::new(&public, &[("/a/*b*".to_owned(), "no-cache".to_owned())]).expect("a folder")
+        let cache_control = vec![("/a/*b*".to_owned(), "no-cache".to_owned())];
+        Files::new(&public, &Rules { cache_control, ..Rules::default() }).expect("a folder")
     })
 }
 

@@ -35,6 +35,11 @@ pub fn check(fields: &HeaderMap, sent: &HeaderMap) -> Outcome {
     Outcome::Send
 }
 
+/// Whether a client with this If-None-Match has the response with this tag.
+pub fn has(fields: &HeaderMap, etag: &HeaderValue) -> bool {
+    names(fields, header::IF_NONE_MATCH, Some(etag), Comparison::Weak)
+}
+
 /// Whether a range is wanted of this very response (RFC 9110 §13.1.5).
 pub fn if_range(fields: &HeaderMap, sent: &HeaderMap) -> bool {
     let Some(value) = fields.get(header::IF_RANGE) else { return true };

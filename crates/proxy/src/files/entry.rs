@@ -11,8 +11,9 @@ use hyper::header::HeaderValue;
 
 use super::body::read;
 use super::folders::{Folder, Opened, Stamp, Wait};
+use super::forms::{Forms, Kept};
 use super::types;
-use crate::compress::{Accepted, Coding};
+use crate::compress::{is_text, Accepted, Coding};
 
 /// Bytes of a file whose content is kept in memory, and whose descriptor is not.
 pub const SMALL: u64 = 64 * 1024;
@@ -38,9 +39,28 @@ pub struct Variant {
     /// Its bytes are those of the file that the other facts are of.
     pub store: Store,
     stamp: Stamp,
+    /// Its part of the budget, if this process has made it.
+    _kept: Option<Kept>,
 }
 
 impl Variant {
+    /// A compressed form of this file.
+    pub fn form(&self, coding: Coding, bytes: Bytes, kept: Kept) -> Self {
+        Variant {
+            length: bytes.len() as u64,
+            etag: self.form_etag(coding),
+            last_modified: self.last_modified.clone(),
+            store: Store::Memory(bytes),
+            stamp: self.stamp,
+            _kept: Some(kept),
+        }
+    }
+
+    /// The tag of a compressed form, also of one that is not made yet.
+    pub fn form_etag(&self, coding: Coding) -> HeaderValue {
+        etag(self.stamp, Some(coding))
+    }
+
     fn new(opened: Opened, coding: Option<Coding>, wait: Wait) -> io::Result<Self> {
         let stamp = opened.stamp;
         let store = if stamp.length <= SMALL { whole(&opened, wait)?.map(Store::Memory) } else { None };
@@ -50,6 +70,7 @@ impl Variant {
             last_modified: last_modified(stamp),
             store: store.unwrap_or_else(|| Store::Disk(Arc::new(opened))),
             stamp,
+            _kept: None,
         })
     }
 
@@ -131,6 +152,7 @@ pub struct Entry {
     coded: Vec<(Coding, Arc<Variant>)>,
     /// Its type, by its name.
     pub media_type: HeaderValue,
+    forms: Forms,
 }
 
 impl Entry {
@@ -145,6 +167,7 @@ impl Entry {
             file: Arc::new(Variant::new(file, None, wait)?),
             coded: coded.into_iter().map(variant).collect::<io::Result<_>>()?,
             media_type,
+            forms: Forms::default(),
         }))
     }
 
@@ -163,6 +186,23 @@ impl Entry {
             .codings()
             .find_map(|coding| self.coded.iter().find(|(one, _)| *one == coding))
             .map(|(coding, variant)| (*coding, variant))
+    }
+
+    /// Whether this process may compress the file.
+    pub fn is_compressible(&self) -> bool {
+        Forms::may_be_of(self.file.length) && self.media_type.to_str().is_ok_and(is_text)
+    }
+
+    /// The form that this process makes, if it was made before: Some(None) if it would save nothing.
+    pub fn made(&self, coding: Coding) -> Option<Option<Arc<Variant>>> {
+        self.forms.made(coding)
+    }
+
+    /// The form that this process makes. A client that leaves meanwhile does not waste the work.
+    pub async fn make(self: &Arc<Self>, coding: Coding) -> Option<Arc<Variant>> {
+        let entry = Arc::clone(self);
+        let made = tokio::spawn(async move { entry.forms.make(coding, &entry.file).await });
+        made.await.ok().flatten()
     }
 
     /// Whether there is a compressed form.

@@ -1,9 +1,11 @@
 //! Opening files of a folder, and of no other.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
@@ -70,26 +72,31 @@ impl Opened {
     }
 }
 
+/// Links whose refusal is logged, and names that a search for them looks at.
+const MOST_REFUSALS: usize = 32;
+const MOST_NAMES: usize = 20_000;
+
 /// A folder, without links in its path.
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
+    /// Folders to which links may lead, without links in their paths.
+    links: Vec<PathBuf>,
+    /// Links whose refusal was logged.
+    refused: Mutex<HashSet<PathBuf>>,
 }
 
 impl Folder {
     /// Fails if there is no such folder.
-    pub fn new(root: &Path) -> io::Result<Self> {
-        let root = root.canonicalize()?;
-        if !root.is_dir() {
-            return Err(io::ErrorKind::NotADirectory.into());
-        }
-        Ok(Folder { root })
+    pub fn new(root: &Path, links: &[PathBuf]) -> io::Result<Self> {
+        let links = links.iter().map(|link| real_folder(link)).collect::<io::Result<_>>()?;
+        Ok(Folder { root: real_folder(root)?, links, refused: Mutex::default() })
     }
 
     /// Opens the file with this name below the folder; None: there is no such file for the public.
     ///
-    /// A link in the folder counts if its target is also in the folder. The folder's owner may put a link anywhere at any time, so the file
-    /// is opened by a path in which the kernel follows none.
+    /// A link in the folder counts if its target is also in the folder, or in one of the folders for links. The folder's owner may put a
+    /// link anywhere at any time, so the file is opened by a path in which the kernel follows none.
     pub fn open(&self, name: &Path, wait: Wait) -> io::Result<Option<Opened>> {
         let path = self.root.join(name);
         if wait == Wait::Allowed {
@@ -113,7 +120,8 @@ impl Folder {
 
     fn open_by_links(&self, path: &Path) -> io::Result<Option<Opened>> {
         let Ok(found) = path.canonicalize() else { return Ok(None) };
-        if !found.strip_prefix(&self.root).is_ok_and(is_public) {
+        if !self.has(&found) {
+            self.log_refusal(path);
             return Ok(None);
         }
         match fastrack_sys::open_without_links(&found) {
@@ -121,6 +129,74 @@ impl Folder {
             Err(error) => refused(error, &found),
         }
     }
+
+    /// Whether a path without links is one for the public.
+    fn has(&self, path: &Path) -> bool {
+        let mut folders = self.links.iter().chain([&self.root]);
+        folders.any(|folder| path.strip_prefix(folder).is_ok_and(is_public))
+    }
+
+    /// Logs, once, the link because of which a path below the folder is not served.
+    fn log_refusal(&self, path: &Path) {
+        let Some((link, target)) = self.link_out(path) else { return };
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.len() < MOST_REFUSALS && !refused.contains(&link) {
+            crate::control::warn(&refusal(&link, &target));
+            refused.insert(link);
+        }
+    }
+
+    /// The first link on the way to a path below the folder that leads out, and its target.
+    fn link_out(&self, path: &Path) -> Option<(PathBuf, PathBuf)> {
+        let mut way = self.root.clone();
+        for part in path.strip_prefix(&self.root).ok()? {
+            way.push(part);
+            if fs::symlink_metadata(&way).ok()?.is_symlink() {
+                let target = way.canonicalize().ok()?;
+                let is_inside =
+                    self.links.iter().chain([&self.root]).any(|folder| target.starts_with(folder));
+                if !is_inside {
+                    return Some((way, target));
+                }
+            }
+        }
+        None
+    }
+
+    /// Links in the folder that lead out, with their targets, as far as a search that follows none finds them.
+    pub fn refused_links(&self) -> Vec<(PathBuf, PathBuf)> {
+        let (mut folders, mut found, mut seen) = (vec![self.root.clone()], Vec::new(), 0);
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                seen += 1;
+                if seen > MOST_NAMES || found.len() >= MOST_REFUSALS {
+                    return found;
+                }
+                let path = entry.path();
+                match entry.file_type() {
+                    Ok(kind) if kind.is_dir() => folders.push(path),
+                    Ok(kind) if kind.is_symlink() => found.extend(self.link_out(&path)),
+                    _ => {}
+                }
+            }
+        }
+        found
+    }
+}
+
+fn real_folder(path: &Path) -> io::Result<PathBuf> {
+    let found = path.canonicalize()?;
+    if found.is_dir() {
+        Ok(found)
+    } else {
+        Err(io::ErrorKind::NotADirectory.into())
+    }
+}
+
+/// The sentence about a link that leads out of the folder.
+pub fn refusal(link: &Path, target: &Path) -> String {
+    let (link, target) = (link.display(), target.display());
+    format!("{link} leads out of public_files, to {target}: its files are left to the app, unless public_links names their folder")
 }
 
 /// Whether a path with a link in it may fail like this. Where the kernel has no call for paths without links, a link in the middle is ENOTDIR.

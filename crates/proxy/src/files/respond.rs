@@ -1,6 +1,7 @@
 //! The response with a file: the whole file or a part, compressed where the client takes it, or only that it has not changed.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use hyper::ext::ReasonPhrase;
@@ -12,23 +13,61 @@ use hyper::{Method, Response, StatusCode};
 use super::body::{Content, Piece};
 use super::conditions::{self, Outcome};
 use super::entry::{Entry, Variant};
-use crate::compress::{random, set_vary, Accepted, Coding};
+use crate::compress::{forbids_transform, random, set_vary, Accepted, Coding};
 use crate::ranges::{self, Ranges};
+use crate::stats;
 
-/// The response of this process's own to a GET or HEAD.
-pub fn with_file(entry: &Entry, request: &Parts) -> Response<Content> {
+/// The response of this process's own to a GET or HEAD. `fields` are those of all such responses. `compresses`: files may be compressed here.
+pub async fn with_file(
+    entry: &Arc<Entry>,
+    request: &Parts,
+    fields: HeaderMap,
+    compresses: bool,
+) -> Response<Content> {
     let (mut parts, ()) = Response::new(()).into_parts();
-    let fields = &mut parts.headers;
-    let (coding, variant) = choose(entry, request);
+    parts.headers = fields;
+    let compresses = compresses && entry.is_compressible() && !forbids_transform(&parts.headers);
+    if entry.is_coded() || compresses {
+        set_vary(&mut parts.headers);
+    }
+    let (mut coding, mut variant) = choose(entry, request);
+    if let (None, true, Some(wanted)) = (coding, compresses, wanted(request)) {
+        let known = entry.made(wanted);
+        let etag = entry.file.form_etag(wanted);
+        // A browser of yesterday has the form. It need not be made again for that.
+        if known.is_none() && conditions::has(&request.headers, &etag) {
+            parts.headers.insert(header::ETAG, etag);
+            let content = without_content(&mut parts, StatusCode::NOT_MODIFIED);
+            return Response::from_parts(parts, content);
+        }
+        let made = match known {
+            Some(made) => made,
+            None => entry.make(wanted).await,
+        };
+        if let Some(made) = made {
+            (coding, variant) = (Some(wanted), made);
+        }
+    }
     if let Some(coding) = coding {
-        fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+        parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
     }
-    if entry.is_coded() {
-        set_vary(fields);
+    describe(&mut parts.headers, entry, &variant);
+    let content = fill(&mut parts, &variant, request);
+    if parts.status == StatusCode::RANGE_NOT_SATISFIABLE {
+        parts.headers.remove(header::CACHE_CONTROL);
     }
-    describe(fields, entry, variant);
-    let content = fill(&mut parts, variant, request);
+    if coding.is_some() && request.method == Method::GET && parts.status == StatusCode::OK {
+        stats::BYTES_SAVED.fetch_add(entry.file.length.saturating_sub(variant.length), Relaxed);
+    }
     Response::from_parts(parts, content)
+}
+
+/// The coding that the client likes best. Ranges are those of the file itself.
+fn wanted(request: &Parts) -> Option<Coding> {
+    if range_of(request).is_some() {
+        return None;
+    }
+    Accepted::of(&request.headers).codings().next()
 }
 
 /// The app's response with a file instead of a body. Nothing of the app's head changes, except for what describes the bytes.
@@ -57,11 +96,14 @@ fn add(fields: &mut HeaderMap, name: HeaderName, value: &HeaderValue) {
     fields.entry(name).or_insert_with(|| value.clone());
 }
 
-/// The compressed form that the client likes best, or the file itself. Ranges are those of the file itself.
-fn choose<'a>(entry: &'a Entry, request: &Parts) -> (Option<Coding>, &'a Arc<Variant>) {
+/// The form beside the file that the client likes best, or the file itself. Ranges are those of the file itself.
+fn choose(entry: &Entry, request: &Parts) -> (Option<Coding>, Arc<Variant>) {
     let has_range = range_of(request).is_some();
     let coded = if has_range { None } else { entry.coded(Accepted::of(&request.headers)) };
-    coded.map_or((None, &entry.file), |(coding, variant)| (Some(coding), variant))
+    coded.map_or_else(
+        || (None, Arc::clone(&entry.file)),
+        |(coding, variant)| (Some(coding), Arc::clone(variant)),
+    )
 }
 
 fn range_of(request: &Parts) -> Option<&HeaderValue> {

@@ -32,8 +32,12 @@ impl Public {
     }
 
     fn files(&self) -> Files {
-        let rules = [("/b*".to_owned(), "public, max-age=60".to_owned())];
-        Files::new(&self.0.path().join("public"), &rules).expect("a folder")
+        let cache_control = vec![("/b*".to_owned(), "public, max-age=60".to_owned())];
+        self.files_by(&Rules { cache_control, ..Rules::default() })
+    }
+
+    fn files_by(&self, rules: &Rules) -> Files {
+        Files::new(&self.0.path().join("public"), rules).expect("a folder")
     }
 
     fn get(&self, path: &str, lines: &[(&str, &str)]) -> Option<(u16, HeaderMap, String)> {
@@ -298,7 +302,7 @@ fn a_link_that_takes_the_place_of_a_file_leads_nobody_out() {
 fn the_cache_has_few_open_files_and_few_bytes() {
     let folder = Public::new();
     let public = folder.0.path().canonicalize().expect("a path").join("public");
-    let own = folders::Folder::new(&public).expect("a folder");
+    let own = folders::Folder::new(&public, &[]).expect("a folder");
     let bounds = Bounds { paths: 100, bytes: 1000, descriptors: 8 };
     let cache = Cache::new(bounds);
     let mut entries = Vec::new();
@@ -320,4 +324,37 @@ fn the_cache_has_few_open_files_and_few_bytes() {
     assert!(kept.iter().map(|entry| entry.bytes()).sum::<usize>() <= bounds.bytes);
     assert!(matches!(cache.get("large0"), Known::Fresh(Some(_)) | Known::Stale(Some(_))));
     assert!(matches!(cache.get("large1"), Known::Nothing));
+}
+
+fn script() -> String {
+    (0..5000).map(|number| format!("let variable{number} = {};\n", number * number)).collect()
+}
+
+#[test]
+fn a_form_is_made_once_however_many_ask() {
+    let folder = Public::new();
+    fs::write(folder.0.path().join("public/app.js"), script()).expect("a file");
+    let files = folder.files_by(&Rules { compress: true, ..Rules::default() });
+    let (parts, ()) =
+        Request::get("/app.js").header("accept-encoding", "gzip").body(()).expect("a request").into_parts();
+    now(async {
+        let all = (0..20).map(|_| files.answer(&parts));
+        let mut addresses = std::collections::HashSet::new();
+        for response in all {
+            let mut content = response.await.expect("a file").into_body();
+            let part = content.next_part().await.expect("a part").expect("bytes");
+            assert!(part.len() < script().len() / 3);
+            addresses.insert(part.as_ptr() as usize);
+        }
+        assert_eq!(addresses.len(), 1, "the same bytes for all");
+    });
+}
+
+#[test]
+fn forms_have_their_share_of_memory_and_no_more() {
+    let reserve = || std::iter::from_fn(|| forms::Kept::reserve(8 * 1024 * 1024).ok()).collect::<Vec<_>>();
+    let kept = reserve();
+    assert!((3..=4).contains(&kept.len()), "{}", kept.len());
+    drop(kept);
+    assert_eq!(reserve().iter().skip(2).count().min(1), 1);
 }

@@ -1,0 +1,159 @@
+//! The worker's response as one for the client.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use http_body_util::BodyExt;
+use hyper::body::Body;
+use hyper::ext::ReasonPhrase;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::http::response;
+use hyper::{Method, Request, Response, StatusCode};
+
+use crate::body::Source;
+use crate::compress::{self, Accepted, Coding, Compressed};
+use crate::control;
+use crate::fields;
+use crate::files::{conditions, Content, Files};
+use crate::handler::{own, Site};
+use crate::upstream::WorkerBody;
+
+static SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
+
+/// Bytes of a page that is read although nobody gets it.
+const MOST_UNSENT: u64 = 1024 * 1024;
+
+/// The worker's response without what is about the connection to the worker, with a file instead of its name, and compressed.
+pub async fn for_client(site: &Site, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {
+    let (mut parts, body) = response.into_parts();
+    fields::remove_hop_by_hop(&mut parts.headers);
+    if let Some(folder) = &site.sendfile {
+        if let Some(path) = parts.headers.remove(&SENDFILE) {
+            return sendfile(folder, &path, parts, asked).await;
+        }
+    }
+    if site.settings.compress {
+        compressed(parts, body, asked)
+    } else {
+        Response::from_parts(parts, Source::Worker(body))
+    }
+}
+
+/// Facts of a request that its response needs.
+#[derive(Debug)]
+pub struct Asked {
+    accepted: Accepted,
+    /// Its method, and its conditions.
+    conditions: Parts,
+}
+
+impl Asked {
+    /// Takes them from the request, as the worker gets it.
+    pub fn of(parts: &Parts) -> Self {
+        let mut conditions = Request::new(()).into_parts().0;
+        conditions.method = parts.method.clone();
+        for name in [
+            header::RANGE,
+            header::IF_RANGE,
+            header::IF_MATCH,
+            header::IF_NONE_MATCH,
+            header::IF_MODIFIED_SINCE,
+            header::IF_UNMODIFIED_SINCE,
+        ] {
+            for value in parts.headers.get_all(&name) {
+                conditions.headers.append(&name, value.clone());
+            }
+        }
+        Asked { accepted: Accepted::of(&parts.headers), conditions }
+    }
+    fn is_head(&self) -> bool {
+        self.conditions.method == Method::HEAD
+    }
+
+    /// Whether the client has this page of the app, by a strong tag that compression makes weak.
+    fn has(&self, status: StatusCode, fields: &HeaderMap) -> bool {
+        let is_get = matches!(self.conditions.method, Method::GET | Method::HEAD);
+        let etag = fields.get(header::ETAG).filter(|etag| !etag.as_bytes().starts_with(b"W/"));
+        is_get
+            && status == StatusCode::OK
+            && etag.is_some_and(|etag| conditions::has(&self.conditions.headers, etag))
+    }
+}
+
+/// A page of the app, compressed if the client takes it; or 304 if the client has the page.
+fn compressed(mut parts: response::Parts, body: WorkerBody, asked: &Asked) -> Response<Source> {
+    let fields = &mut parts.headers;
+    if parts.status == StatusCode::NOT_MODIFIED && compress::may_be_page(fields) {
+        // The same as of the page (RFC 9110 §15.4.5).
+        compress::set_vary(fields);
+    }
+    let named = || fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    let length = if asked.is_head() { named() } else { body.size_hint().exact() };
+    if !compress::is_eligible(parts.status, fields, length) {
+        return Response::from_parts(parts, Source::Worker(body));
+    }
+    compress::set_vary(fields);
+    let coding = asked.accepted.codings().next();
+    if asked.has(parts.status, fields) {
+        return unchanged(parts, body, coding);
+    }
+    let Some(coding) = coding else { return Response::from_parts(parts, Source::Worker(body)) };
+    let source = if asked.is_head() {
+        Source::Worker(body)
+    } else {
+        match Compressed::new(body, coding) {
+            Ok(body) => Source::Compressed(Box::new(body)),
+            Err(body) => return Response::from_parts(parts, Source::Worker(body)),
+        }
+    };
+    compress::set_fields(fields, coding);
+    Response::from_parts(parts, source)
+}
+
+/// 304 instead of the page that the client has: it has got the page compressed, with a weak tag that the app does not know.
+fn unchanged(mut parts: response::Parts, body: WorkerBody, coding: Option<Coding>) -> Response<Source> {
+    if let Some(coding) = coding {
+        compress::set_fields(&mut parts.headers, coding);
+    }
+    for name in [header::CONTENT_ENCODING, header::CONTENT_LENGTH, header::CONTENT_TYPE] {
+        parts.headers.remove(name);
+    }
+    parts.status = StatusCode::NOT_MODIFIED;
+    parts.extensions.remove::<ReasonPhrase>();
+    if body.size_hint().upper().is_some_and(|length| length <= MOST_UNSENT) {
+        tokio::spawn(read_to_end(body));
+    }
+    Response::from_parts(parts, Source::Own(Content::empty()))
+}
+
+/// Reads a page that nobody gets: the connection to the worker is used again, and the worker does not take its client for gone.
+async fn read_to_end(mut body: WorkerBody) {
+    while let Some(Ok(_)) = body.frame().await {}
+}
+
+/// The app's response with the file that it names.
+async fn sendfile(
+    folder: &Files,
+    path: &HeaderValue,
+    app: response::Parts,
+    asked: &Asked,
+) -> Response<Source> {
+    let named = |bytes| Path::new(OsStr::from_bytes(bytes));
+    // Rack::Sendfile writes the path as it is, and others encode it.
+    let mut sent = folder.send(named(path.as_bytes()), &asked.conditions, app).await;
+    if let (Err(app), true) = (&mut sent, path.as_bytes().contains(&b'%')) {
+        let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
+        let app = std::mem::replace(app, Response::new(()).into_parts().0);
+        sent = folder.send(named(&decoded), &asked.conditions, app).await;
+    }
+    match sent {
+        Ok(response) => response.map(Source::Own),
+        Err(_) => {
+            let path = String::from_utf8_lossy(path.as_bytes());
+            control::warn(&format!("X-Sendfile: {path} is no file within sendfile_root"));
+            own(StatusCode::NOT_FOUND)
+        }
+    }
+}
