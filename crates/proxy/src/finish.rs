@@ -17,13 +17,22 @@ use crate::compress::{self, Accepted, Coding, Compressed};
 use crate::control;
 use crate::fields;
 use crate::files::{conditions, Content, Files};
-use crate::handler::{own, Site};
+use crate::site::Site;
 use crate::upstream::WorkerBody;
 
 static SENDFILE: HeaderName = HeaderName::from_static("x-sendfile");
 
 /// Bytes of a page that is read although nobody gets it.
 const MOST_UNSENT: u64 = 1024 * 1024;
+
+/// A response of this process's own.
+pub fn own(status: StatusCode) -> Response<Source> {
+    let text = format!("{}\n", status.canonical_reason().unwrap_or_default());
+    let mut response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
 
 /// The worker's response without what is about the connection to the worker, with a file instead of its name, and compressed.
 pub async fn for_client(site: &Site, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {

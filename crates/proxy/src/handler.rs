@@ -1,8 +1,7 @@
 //! Answers a request: by a redirect, a file, or the app.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use http_body_util::{Either, Empty};
 use hyper::body::{Body, Bytes, Incoming};
@@ -16,72 +15,13 @@ use crate::acme::Challenges;
 use crate::body::{Outgoing, Source, Uploaded};
 use crate::change::Change;
 use crate::connection::{Connection, InFlight};
-use crate::files::{self, Content, Files, Rules};
-use crate::finish::{self, Asked};
+use crate::files::{self, Content};
+use crate::finish::{self, own, Asked};
 use crate::forwarded::{self, Client};
-use crate::settings::Settings;
+use crate::site::{CurrentSite, Site};
 use crate::stats;
 use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
 use crate::worker_request;
-
-/// The settings, and the folders that they name.
-#[derive(Debug)]
-pub struct Site {
-    /// The settings.
-    pub settings: Settings,
-    /// The files that are answered without the app.
-    pub files: Option<Files>,
-    /// The files that the app may name.
-    pub sendfile: Option<Files>,
-}
-
-impl Site {
-    /// Opens the folders. Fails with the name of one that cannot be used.
-    pub fn new(settings: Settings) -> Result<Self, String> {
-        let open = |root: &Option<PathBuf>, rules: &Rules| {
-            let open = |root: &PathBuf| {
-                Files::new(root, rules)
-                    .map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
-            };
-            root.as_ref().map(open).transpose()
-        };
-        let files = open(&settings.public_files, &settings.file_rules())?;
-        let sendfile = open(&settings.sendfile_root, &Rules::default())?;
-        Ok(Site { settings, files, sendfile })
-    }
-
-    /// Warnings for an operator who checks the settings.
-    pub fn warnings(&self) -> Vec<String> {
-        let links = self.files.iter().flat_map(Files::refused_links);
-        links.map(|(link, target)| files::refusal(&link, &target)).collect()
-    }
-
-    /// Whether the app may name files in X-Sendfile.
-    pub fn has_sendfile(&self) -> bool {
-        self.sendfile.is_some()
-    }
-}
-
-/// The site of this process, which new settings replace.
-#[derive(Debug)]
-pub struct CurrentSite(RwLock<Arc<Site>>);
-
-impl CurrentSite {
-    /// The first one.
-    pub fn new(site: Site) -> Self {
-        CurrentSite(RwLock::new(Arc::new(site)))
-    }
-
-    /// The present one.
-    pub fn get(&self) -> Arc<Site> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Another one, for all requests to come.
-    pub fn set(&self, site: Site) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
-    }
-}
 
 /// Answers the requests of one thread's clients.
 #[derive(Debug)]
@@ -172,15 +112,6 @@ fn with(response: Response<Source>, request: InFlight) -> Response<Outgoing> {
 fn answered(response: Response<Source>, request: InFlight, logged: Option<Logged>) -> Response<Outgoing> {
     let line = logged.map(|logged| logged.answer(response.status().as_u16()));
     response.map(|source| Outgoing::new(source, request).with_line(line))
-}
-
-/// A response of this process's own.
-pub fn own(status: StatusCode) -> Response<Source> {
-    let text = format!("{}\n", status.canonical_reason().unwrap_or_default());
-    let mut response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    response
 }
 
 /// The redirect to https where the listener has one. A client that came to a trusted proxy by https is there already.

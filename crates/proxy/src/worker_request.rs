@@ -10,7 +10,7 @@ use hyper::Version;
 use crate::connection::Connection;
 use crate::fields::{self, Told};
 use crate::forwarded::Client;
-use crate::handler::Site;
+use crate::site::Site;
 use crate::upstream::Upload;
 
 /// Makes the request one of HTTP/1.1, names the client, and frames the body.

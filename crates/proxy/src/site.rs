@@ -1,0 +1,66 @@
+//! The settings of requests, and the folders that they name.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::files::{self, Files, Rules};
+use crate::settings::Settings;
+
+/// The settings, and the folders that they name.
+#[derive(Debug)]
+pub struct Site {
+    /// The settings.
+    pub settings: Settings,
+    /// The files that are answered without the app.
+    pub files: Option<Files>,
+    /// The files that the app may name.
+    pub sendfile: Option<Files>,
+}
+
+impl Site {
+    /// Opens the folders. Fails with the name of one that cannot be used.
+    pub fn new(settings: Settings) -> Result<Self, String> {
+        let open = |root: &Option<PathBuf>, rules: &Rules| {
+            let open = |root: &PathBuf| {
+                Files::new(root, rules)
+                    .map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
+            };
+            root.as_ref().map(open).transpose()
+        };
+        let files = open(&settings.public_files, &settings.file_rules())?;
+        let sendfile = open(&settings.sendfile_root, &Rules::default())?;
+        Ok(Site { settings, files, sendfile })
+    }
+
+    /// Warnings for an operator who checks the settings.
+    pub fn warnings(&self) -> Vec<String> {
+        let links = self.files.iter().flat_map(Files::refused_links);
+        links.map(|(link, target)| files::refusal(&link, &target)).collect()
+    }
+
+    /// Whether the app may name files in X-Sendfile.
+    pub fn has_sendfile(&self) -> bool {
+        self.sendfile.is_some()
+    }
+}
+
+/// The site of this process, which new settings replace.
+#[derive(Debug)]
+pub struct CurrentSite(RwLock<Arc<Site>>);
+
+impl CurrentSite {
+    /// The first one.
+    pub fn new(site: Site) -> Self {
+        CurrentSite(RwLock::new(Arc::new(site)))
+    }
+
+    /// The present one.
+    pub fn get(&self) -> Arc<Site> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Another one, for all requests to come.
+    pub fn set(&self, site: Site) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(site);
+    }
+}
