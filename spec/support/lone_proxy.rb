@@ -8,6 +8,7 @@ require_relative "gc_mode"
 # The proxy's program alone, with the spec in the place of master and workers: for what no worker sends, or shows to its app.
 class LoneProxy
   # @param dir [String] a folder for the workers' socket
+  # @param nofile [Integer] most descriptors
   # @param log [IO, nil] target of the access log
   # @param settings [Hash] further ones, see crates/proxy/src/settings.rs
   def self.open(dir, **settings)
@@ -23,12 +24,12 @@ class LoneProxy
   # @return [IO] lines of the proxy for its master
   attr_reader :said
 
-  def initialize(dir, log: nil, **settings)
+  def initialize(dir, log: nil, nofile: Process.getrlimit(:NOFILE).first, **settings)
     path = File.join(dir, "workers.sock")
     @workers = UNIXServer.new(path)
     @listener = TCPServer.new("127.0.0.1", 0)
     @port = @listener.addr[1]
-    @pid = launch(@listener, log)
+    @pid = launch(@listener, log, nofile)
     @orders.puts(JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}" }], upstream: path, h2c: true, access_log: ({ descriptor: 4 } if log), **settings))
     said = @said.gets
     raise "the proxy has said #{said.inspect}" unless said == "ready \n"
@@ -88,12 +89,12 @@ class LoneProxy
 
   private
 
-  def launch(listener, log)
+  def launch(listener, log, nofile)
     theirs_in, @orders = IO.pipe
     @said, theirs_out = IO.pipe
     @orders.sync = true
     spawn({ "LISTEN_FDS" => "1", "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }, [Fastrack::Proxy::Program.path, "fastrack proxy"],
-          in: theirs_in, out: theirs_out, 3 => listener, **(log ? { 4 => log } : {}), close_others: true)
+          in: theirs_in, out: theirs_out, 3 => listener, **(log ? { 4 => log } : {}), rlimit_nofile: nofile, close_others: true)
   ensure
     [theirs_in, theirs_out].each(&:close)
   end

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
 
 use crate::place::Place;
+use crate::shares::{Part, Share};
 use crate::stats;
 
 /// State that the requests of a connection share.
@@ -52,6 +53,8 @@ pub struct Connection {
     unacknowledged: AtomicU32,
     /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
     looks: AtomicBool,
+    /// Requests that are with a worker.
+    pub exchanges: Share,
 }
 
 impl Connection {
@@ -81,6 +84,7 @@ impl Connection {
             taken: AtomicU64::new(0),
             unacknowledged: AtomicU32::new(0),
             looks: AtomicBool::new(false),
+            exchanges: Share::default(),
         })
     }
 
@@ -116,7 +120,7 @@ impl Connection {
         self.is_partial.store(false, Relaxed);
         self.has_frames.store(version == Version::HTTP_2, Relaxed);
         stats::REQUESTS.fetch_add(1, Relaxed);
-        InFlight(Arc::clone(self))
+        InFlight { connection: Arc::clone(self), part: None }
     }
 
     fn wait_from_now(&self) {
@@ -168,20 +172,30 @@ impl Connection {
 
 /// A request in progress.
 #[derive(Debug)]
-pub struct InFlight(Arc<Connection>);
+pub struct InFlight {
+    connection: Arc<Connection>,
+    part: Option<Arc<Part>>,
+}
+
+impl InFlight {
+    /// Keeps the client's part of something scarce as long as the request lasts.
+    pub fn keep(&mut self, part: Part) {
+        self.part = Some(Arc::new(part));
+    }
+}
 
 impl Clone for InFlight {
     /// The request lasts until all copies are gone.
     fn clone(&self) -> Self {
-        self.0.requests.fetch_add(1, Relaxed);
-        InFlight(Arc::clone(&self.0))
+        self.connection.requests.fetch_add(1, Relaxed);
+        InFlight { connection: Arc::clone(&self.connection), part: self.part.clone() }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.wait_from_now();
-        self.0.requests.fetch_sub(1, Relaxed);
+        self.connection.wait_from_now();
+        self.connection.requests.fetch_sub(1, Relaxed);
     }
 }
 
@@ -213,7 +227,7 @@ impl Delivery {
 
     /// Notes whether the client can take a part now. If not, this process waits for the response.
     pub fn offer(&mut self, is_offered: bool) {
-        let connection = &*self.request.0;
+        let connection = &*self.request.connection;
         if is_offered {
             connection.took();
         }

@@ -137,7 +137,7 @@ fn redirect(connection: &Connection, request: &Parts, client: Client) -> Option<
 struct Exchange<'a> {
     site: &'a Site,
     upstream: &'a Upstream,
-    connection: &'a Connection,
+    connection: &'a Arc<Connection>,
     client: Client,
 }
 
@@ -146,13 +146,17 @@ impl Exchange<'_> {
         &self,
         mut parts: Parts,
         body: Incoming,
-        in_flight: InFlight,
+        mut in_flight: InFlight,
         logged: Option<Logged>,
     ) -> Response<Outgoing> {
         let change = match Change::of(&mut parts, !body.is_end_stream()) {
             Ok(change) => change,
             Err(status) => return answered(own(status), in_flight, logged),
         };
+        match self.upstream.place(self.connection).await {
+            Ok(place) => in_flight.keep(place),
+            Err(failure) => return answered(failed(&failure), in_flight, logged),
+        }
         // The stream of an extended CONNECT is no body.
         let body = if change.is_some() || body.is_end_stream() {
             Either::Right(Empty::new())

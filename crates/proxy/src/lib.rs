@@ -30,6 +30,7 @@ mod rate;
 mod run;
 mod server;
 mod settings;
+mod shares;
 mod site;
 mod stats;
 mod tls;

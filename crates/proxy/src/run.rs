@@ -17,6 +17,7 @@ use crate::handler::Handler;
 use crate::rate::Rate;
 use crate::server::{Endpoint, Server};
 use crate::settings::Settings;
+use crate::shares::Shares;
 use crate::site::{CurrentSite, Site};
 use crate::stats;
 use crate::tls::{server_config, Certificates};
@@ -120,12 +121,13 @@ fn start_threads(
     let (ready, is_ready) = std::sync::mpsc::channel();
     let settings = site.get().settings.clone();
     let handshakes = Arc::new(Rate::new());
+    let worker_places = Shares::new(worker_places(), |connection| &connection.exchanges);
     for number in 0..settings.threads.max(1) {
         let server = Server {
             handler: Arc::new(Handler::new(
                 Arc::clone(site),
                 Arc::clone(challenges),
-                Upstream::new(settings.upstream.clone()),
+                Upstream::new(settings.upstream.clone(), Arc::clone(&worker_places)),
                 log.clone(),
             )),
             places: Arc::new(Semaphore::new(places(&settings))),
@@ -157,6 +159,13 @@ fn start_threads(
 fn places(settings: &Settings) -> usize {
     let clients = fastrack_sys::fd_limit() / 4 * 3;
     settings.max_connections.min(clients / settings.threads.max(1)).max(1)
+}
+
+/// Connections to workers that clients may have at once. An eighth of the descriptors that clients leave, but at least 16, is for files, the log
+/// and the like.
+fn worker_places() -> usize {
+    let rest = fastrack_sys::fd_limit() / 4;
+    rest.saturating_sub((rest / 8).max(16)).max(1)
 }
 
 fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &Sender<Result<(), String>>) {

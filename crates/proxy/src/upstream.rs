@@ -7,6 +7,7 @@ mod kept;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{Either, Empty};
@@ -15,9 +16,11 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
-use tokio::time::{sleep, Instant};
+use tokio::time::{sleep, timeout, Instant};
 
 use crate::body::Uploaded;
+use crate::connection::Connection;
+use crate::shares::{Part, Shares};
 use kept::Kept;
 pub use kept::WorkerBody;
 
@@ -32,6 +35,10 @@ const SHORTAGE_TIME: Duration = Duration::from_secs(10);
 
 /// Tries for a request that no worker has received.
 const TRIES: usize = 4;
+
+/// Connections without a request that a thread keeps, and the part of the places that they may be.
+const MAX_IDLE: usize = 256;
+const IDLE_PART: usize = 8;
 
 /// Age at which a connection without a request is no longer used, if the workers keep it for that long.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
@@ -53,13 +60,22 @@ pub enum Failure {
 #[derive(Debug)]
 pub struct Upstream {
     path: PathBuf,
+    /// The connections that clients may have to workers at once.
+    places: Arc<Shares>,
     kept: Kept,
 }
 
 impl Upstream {
     /// Connects to the socket at `path` when it is needed.
-    pub fn new(path: PathBuf) -> Self {
-        Upstream { path, kept: Kept::default() }
+    pub fn new(path: PathBuf, places: Arc<Shares>) -> Self {
+        let kept = Kept::new(MAX_IDLE.min(places.amount() / IDLE_PART).max(1));
+        Upstream { path, places, kept }
+    }
+
+    /// A place among the connections to workers for this client. Waits for it as long as for the end of another shortage.
+    pub async fn place(&self, connection: &Arc<Connection>) -> Result<Part, Failure> {
+        let place = timeout(SHORTAGE_TIME, self.places.take(connection)).await.ok().flatten();
+        place.ok_or_else(|| Failure::Unreachable(fastrack_sys::too_many_open_files()))
     }
 
     /// Sends a request, and returns a worker's response. `kept_for`: how long the workers keep a connection without a request. A connection

@@ -12,17 +12,23 @@ use tokio::time::Instant;
 
 use super::Upload;
 
-/// Connections without a request that are kept.
-const MAX_IDLE: usize = 256;
-
 /// Connections with the times of their last use. The oldest one comes first.
 type Connections = VecDeque<(SendRequest<Upload>, Instant)>;
 
 /// The connections of one thread that have no request.
-#[derive(Clone, Debug, Default)]
-pub struct Kept(Arc<Mutex<Connections>>);
+#[derive(Clone, Debug)]
+pub struct Kept {
+    connections: Arc<Mutex<Connections>>,
+    /// The most of them.
+    most: usize,
+}
 
 impl Kept {
+    /// None, and later at most so many.
+    pub fn new(most: usize) -> Self {
+        Kept { connections: Arc::default(), most }
+    }
+
     /// A connection of at most this age that can take a request now: the newest one, so that the others grow old.
     pub fn take(&self, max_age: Duration) -> Option<SendRequest<Upload>> {
         let mut kept = self.connections();
@@ -38,13 +44,13 @@ impl Kept {
 
     fn give_back(&self, connection: SendRequest<Upload>) {
         let mut kept = self.connections();
-        if !connection.is_closed() && kept.len() < MAX_IDLE {
+        if !connection.is_closed() && kept.len() < self.most {
             kept.push_back((connection, Instant::now()));
         }
     }
 
     fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
