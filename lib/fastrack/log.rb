@@ -117,9 +117,7 @@ module Fastrack
     # @param number [Integer]
     # @param noun [String] whose plural is regular
     # @return [String] "1 worker", "2 workers"
-    def count(number, noun)
-      "#{number} #{noun}#{"s" unless number == 1}"
-    end
+    def count(number, noun, plural = "#{noun}s") = "#{number} #{number == 1 ? noun : plural}"
 
     # Writes one line to stdout and flushes it.
     def say(text)

@@ -50,7 +50,7 @@ module Fastrack
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
-      @periodic = [@sd_notify, @developer_interrupt, Orphans.start, launcher.configuration.puma&.restarter(launcher) { @upgrade&.busy? }].compact
+      @periodic = [@sd_notify, @developer_interrupt, @leftovers, Orphans.start, launcher.configuration.puma&.restarter(launcher) { @upgrade&.busy? }].compact
       @generation, @announced, @interrupts, @restart = 1, 0, 0, false
     end
 
@@ -104,7 +104,7 @@ module Fastrack
       @workers = Workers.new(@launcher, @hooks, @signals)
       @reload = Reload.new(@launcher, @workers, @hooks) { move_monitor }
       @generations = Generations.new(@launcher, app, @workers, @death_pipe, @orders) { restore }
-      @worker_timeout = WorkerTimeout.new(@workers)
+      @worker_timeout, @leftovers = WorkerTimeout.new(@workers), Leftovers.new(@workers)
       @refork = Refork.new(@launcher, @workers, @orders) { @generations.spare_first }
     end
 
@@ -167,7 +167,7 @@ module Fastrack
 
     def reap
       @workers.reap do |handle, exited|
-        @monitor&.exited(handle, exited) unless handle.first?
+        handle.first? ? @leftovers.exited(handle, now) : @monitor&.exited(handle, exited)
         [@refork, @generations].each { |one| one.exited(handle, exited) } unless shutting_down?
       end
       @generations.finish(@restart) if shutting_down? && @workers.all_but_first.empty?

@@ -10,6 +10,7 @@ require_relative "../worker"
 require_relative "../worker/control_channel"
 require_relative "../worker/first_mold"
 require_relative "hooks"
+require_relative "leftovers"
 require_relative "mold_handle"
 
 module Fastrack

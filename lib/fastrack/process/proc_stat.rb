@@ -23,6 +23,14 @@ module Fastrack
     # @return [Hash{Integer => Array<String>}] the fields of all children of a process, by pid
     def children(parent) = all.select { |_, fields| fields[1].to_i == parent }
 
+    # @return [Array<Integer>] pids of the children that a process has started, by any of its threads; empty where the system does not tell
+    def started_by(parent)
+      Dir.glob("/proc/#{parent}/task/*/children").flat_map { |file| File.read(file).split.map(&:to_i) }
+    rescue SystemCallError
+      # A thread has ended.
+      []
+    end
+
     # @return [Float] CPU seconds of a process
     def cpu_seconds(pid) = of(pid).values_at(11, 12).sum(&:to_i) / TICKS
 

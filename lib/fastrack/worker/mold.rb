@@ -8,6 +8,7 @@ require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/signal_queue"
 require_relative "control_channel"
+require_relative "mold_children"
 
 module Fastrack
   # A process that forks workers for the master, and serves nobody: generation 0 (FirstMold), or a worker that has served (PromotedMold).
@@ -38,6 +39,9 @@ module Fastrack
     # @return [String, nil] an order to end this process, or what ends it
     def ending_order = @signals.ending_order || ("the end of the master" if @death_pipe.wait_readable(0))
 
+    # Objects with descriptors that a process which the app forks must not keep.
+    def descriptors = [@signals, @death_pipe, @channel, *@order&.descriptors].compact
+
     # Sends a message to the master.
     #
     # @param words [Array<String>]
@@ -60,7 +64,8 @@ module Fastrack
       @signals.install
       @hooks = MasterHooks.new(@launcher, self)
       @launcher.molded(self)
-      ForkGuard.install(-> { forked_by_app }) { [@signals, @death_pipe, @channel] }
+      ForkGuard.install(-> { forked_by_app }) { descriptors }
+      MoldChildren.new(-> { name }, configuration.graceful_timeout) { @children }.end_at_exit
       Process.setproctitle(@launcher.title(role))
     end
 
@@ -118,6 +123,7 @@ module Fastrack
 
     # Forks a worker, and answers with its pid. After any other answer the master tries again later, or by another mold.
     def fork_worker(order)
+      @order = order
       _, _, nr, slot, *listeners = order.numbers
       raise Error, "#{role} may not open more files (RLIMIT_NOFILE)" unless order.whole?
 
@@ -131,6 +137,7 @@ module Fastrack
       @channel.forked(order, 0)
     ensure
       order.descriptors.each(&:close)
+      @order = nil
     end
 
     def before_fork(worker)
@@ -191,7 +198,7 @@ module Fastrack
     def begin_worker(worker, listeners, socket, *descriptors)
       pending = @signals.size
       theirs = ControlChannel.new(socket)
-      ForkGuard.close_descriptors(keep: [@death_pipe])
+      ForkGuard.close_descriptors(keep: [@death_pipe, socket, *descriptors])
       @launcher.take_over(listeners.zip(descriptors.shift(listeners.size)).to_h, descriptors, @master)
       theirs.await_known
       worker.live(theirs, @signals, pending, @death_pipe)

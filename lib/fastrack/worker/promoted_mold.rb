@@ -44,6 +44,9 @@ module Fastrack
 
     private
 
+    # For the log.
+    def name = "the mold (pid #{Process.pid})"
+
     # Native threads of libraries. A fork would lose them, and keep their locks locked.
     #
     # @return [Array<String>] names of the threads
