@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "configuration"
+require_relative "configuration/handed"
 require_relative "configuration/start_lines"
 require_relative "configuration/unicorn_api"
 require_relative "error"
@@ -47,13 +48,13 @@ module Fastrack
       @seat = Seat.take_over
       @master_pid = @seat&.master || Process.pid
       StartCommand.current.daemonized if options[:daemonize]
-      @configuration = Configuration.new(options, overrides: overrides, **(@seat ? { output: Seat::QUIET, warnings: Seat::QUIET } : {}))
-      apply_settings
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
       ExitHooks.install
       @loaded = !loadable
-      @seat ? take_seat(app) : become_master(app)
+      @reading = ->(**lines) { Configuration.new(options, overrides: overrides, **lines) }
+      @app = app
+      @seat ? take_seat : become_master
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
       LastWords.say(e) if @master.nil?
@@ -101,19 +102,29 @@ module Fastrack
     # @return [Boolean] see ListenerSet
     def supervised? = @listener_set.supervised?
 
-    # Reads the ConfigFile again.
+    # Takes the settings that a new generation 0 has read.
     #
-    # @yield to run `reading`, which may take for ever
-    # @yieldparam seconds [Float] the most that `reading` may take; 0: no limit
-    # @yieldparam reading [#call]
-    # @yieldreturn the result of `reading`
-    # @raise [Error] if reading fails; then nothing has changed
-    def reload
+    # @param settings [Hash{String => Object}] see Reading
+    # @raise [Error] if they cannot be used; then nothing has changed
+    def reload(settings)
       ProcessSetup.find_directory(@configuration)
       before = @configuration
-      configuration = yield(before.worker_boot_timeout, before.method(:reload))
+      configuration = HandedConfiguration.new(before, settings)
+      SafeFile.foreign = Reading.names(configuration) - @names
       @listener_set.change(before, configuration) { configure(configuration) }
       @before ||= before
+    end
+
+    # Called in a generation 0 that a HUP has forked.
+    #
+    # @param seat [Seat]
+    # @return [Launcher] self
+    def sit(seat)
+      @seat = seat
+      start = StartCommand.current.directory
+      Dir.chdir(start) if File.directory?(start)
+      take_seat
+      self
     end
 
     # Called when the workers of a reload serve.
@@ -229,23 +240,30 @@ module Fastrack
 
     private
 
-    def become_master(app)
+    def become_master
+      @configuration = @reading.call(**RootsFile.take_over)
+      apply_settings
+      @names = Reading.names(@configuration)
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
       note_loaded if loaded?
       @subreaper = Fastrack.adopt_orphans
-      @master = Master.new(self, app, old_master)
+      @master = Master.new(self, @app, old_master)
     end
 
     # Makes this process a generation 0 of another process's.
-    def take_seat(app)
-      @app = app
+    def take_seat
+      @configuration = @seat.read { |lines| @reading.call(**lines).tap { |configuration| ProcessSetup.new(configuration).enter } }
       @seat.settle(@configuration)
+      @process_setup = ProcessSetup.new(@configuration)
+      @process_setup.format_log
       @subreaper = @seat.subreaper?
       @listener_set = @seat
       @background = @seat.background?
-      redirect_output
+      @access_log = @seat.access_log
+      [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
+      LogFiles.remember
     end
 
     # @return [Boolean] whether to start again

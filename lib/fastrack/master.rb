@@ -102,8 +102,8 @@ module Fastrack
 
     def manage_workers(app)
       @workers = Workers.new(@launcher, @hooks, @signals)
-      @reload = Reload.new(@launcher, @workers, @hooks) { move_monitor }
-      @generations = Generations.new(@launcher, app, @workers, @death_pipe, @orders) { restore }
+      @reload = Reload.new(@launcher, @workers) { move_monitor }
+      @generations = Generations.new(@launcher, app, @workers, @death_pipe, @orders, @reload) { notify_ready }
       @worker_timeout, @leftovers = WorkerTimeout.new(@workers), Leftovers.new(@workers)
       @refork = Refork.new(@launcher, @workers, @orders) { @generations.spare_first }
     end
@@ -119,7 +119,7 @@ module Fastrack
 
     # Objects with descriptors that a forked process must not keep.
     def descriptors
-      [@signals, *@death_pipe, *@workers.descriptors, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @workers.scoreboard, @launcher.pid_file, @launcher.waiting,
+      [@signals, *@death_pipe, *@workers.descriptors, *@generations.readers, *@upgrade&.channels, *@launcher.open_listeners, @launcher.queue, @workers.scoreboard, @launcher.pid_file, @launcher.waiting,
        @monitor, *@launcher.proxy&.descriptors].compact
     end
 
@@ -182,7 +182,7 @@ module Fastrack
 
     # @return [Array<IO, ControlChannel>] the readable ones
     def wait
-      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels, *@launcher.proxy&.readers], seconds_until_due)
+      ControlChannel.select([@signals.reader, *@workers.channels, *@upgrade&.channels, *@launcher.proxy&.readers, *(@generations.readers unless shutting_down?)], seconds_until_due)
     end
 
     # @return [Float, nil] nil when nothing is due
@@ -298,16 +298,7 @@ module Fastrack
     def reload
       @orders.begin("HUP")
       @sd_notify&.reloading
-      reason = @reload.run or return @generation = @generations.renew(@generation)
-      Log.line("HUP changes nothing: #{reason}", :error)
-      @orders.refused("HUP", reason)
-      notify_ready unless @generations.renewing?
-    end
-
-    # Called when the new code of a HUP has failed.
-    def restore
-      @reload.undo
-      notify_ready
+      @generations.renew
     end
 
     # Whether an order ends the server, so that nobody needs a new configuration or worker. HUP may mean that the terminal is closed.

@@ -69,13 +69,12 @@ class FakeLauncher
   def ready = nil
 
   # The version is the number of the HUP.
-  def reload
-    yield(60, -> {})
+  def reload(version)
     raise Fastrack::Error, "the ConfigFile is wrong" if @system.fault?(5)
 
     @before ||= [@configuration, @version]
     @configuration = @configuration.dup
-    @version = @master.instance_variable_get(:@orders).to_a.last.first
+    @version = version
   end
 
   def settle

@@ -4,6 +4,7 @@
 # one step at a time, and what may go wrong in them.
 #
 #     waiting --KNOWN--> loading --> mold                                   (generation 0)
+#     waiting --KNOWN--> reading --> handed --answer--> loading --> mold    (generation 0 of a HUP)
 #     waiting --KNOWN--> booting --> serving --> finishing --> ending       (a worker)
 #                                    |   ^              +--> promoting --> mold
 #                                    +-> asking (may it exit?)
@@ -18,11 +19,11 @@ class FakePeer
 
   # @param ours [Fastrack::ControlChannel] the master's end
   # @param first [Boolean] whether this is generation 0
-  # @param exec [Boolean] whether it is a new program
+  # @param handing [Fastrack::Handing, nil] of a new program
   # @param mold [FakePeer, nil] what has forked the worker
-  def initialize(system, pid, channel, ours, code:, version:, first: false, exec: false, nr: nil, mold: nil)
+  def initialize(system, pid, channel, ours, code:, version:, first: false, handing: nil, nr: nil, mold: nil)
     @system, @pid, @channel, @ours = system, pid, channel, ours
-    @first, @exec, @code, @version, @nr, @mold = first, exec, code, version, nr, mold
+    @first, @handing, @code, @version, @nr, @mold = first, handing, code, version, nr, mold
     @alive = true
     @reaped = @hung = @poisoned = false
     @state = :waiting
@@ -54,6 +55,7 @@ class FakePeer
     case @state
     when :waiting then readable
     when :serving then stopping?
+    when :handed then !IO.select([@handing], nil, nil, 0).nil?
     when :mold then readable || @orders.any? || @signals.any? || lost_children.any?
     else true
     end
@@ -68,7 +70,7 @@ class FakePeer
     return die(9) if name == "KILL"
     return unless @alive
 
-    if @state == :loading && @exec && DEADLY.include?(name)
+    if %i[reading handed loading].include?(@state) && @handing && DEADLY.include?(name)
       @system.broken("SIG#{name} ends #{self}") unless %w[TERM QUIT].include?(name)
       return die(Signal.list.fetch(name))
     end
@@ -86,6 +88,7 @@ class FakePeer
     @system.note("#{self} ends with #{status}")
     @orders.each { |order| order.descriptors.each(&:close) }
     @channel.close
+    @handing&.close
     # Nobody else waits for it.
     @reaped = true if !parent_is_master? && !@mold.alive
     @children.each { |child| child.reaped = true unless child.alive } unless @system.subreaper?
@@ -93,7 +96,7 @@ class FakePeer
   end
 
   def close
-    @channel.close unless @channel.closed?
+    [@channel, *@handing].each { |one| one.close unless one.closed? }
     @ours.close unless @ours.closed?
   end
 
@@ -129,7 +132,21 @@ class FakePeer
     messages = @channel.read
     return die(1 << 8) if messages.nil?
 
-    @state = first? ? :loading : :booting if messages.include?(CHANNEL::KNOWN)
+    @state = first? ? (@handing ? :reading : :loading) : :booting if messages.include?(CHANNEL::KNOWN)
+  end
+
+  def act_reading(readable)
+    return die(1 << 8) if readable
+    return hang if fault?(2)
+
+    @handing.put(fault?(3) ? { "refused" => "the ConfigFile is wrong" } : { "settings" => @version })
+    @state = :handed
+  end
+
+  def act_handed(_readable)
+    return die(1 << 8) unless @handing.take
+
+    @state = :loading
   end
 
   # OrphanGuard: nothing comes before it has booted but the end of the channel.

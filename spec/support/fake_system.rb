@@ -241,7 +241,9 @@ class FakeSystem
     return if number.nil?
 
     broken("the last HUP has failed: #{reason}") if @awaited && state != "done"
-    broken("HUP #{number} is #{state}, and the configuration is that of #{@launcher.version}") if (state == "done") != (@launcher.version == number)
+    # A generation 0 that takes the place of an ended one reads the newest ConfigFile, with its code.
+    remade = @workers.source && peer_of(@workers.source.pid)&.version == number
+    broken("HUP #{number} is #{state}, and the configuration is that of #{@launcher.version}") if (state == "done" || remade) != (@launcher.version == number)
   end
 
   # @return [FakePeer, nil] the last one with that pid
@@ -280,15 +282,27 @@ class FakeSystem
     pair
   end
 
-  def fork_of(_owner, pair, *)
+  def fork_of(_owner, pair, kept, *)
     ours, theirs = pair
+    version = next_version
     if fault?(3)
       pair.each(&:close)
       raise Errno::EAGAIN, "fork(2)"
     end
-    exec = @peers.any?
-    [start(theirs, first: true, exec: exec, code: @code, version: @launcher.version).pid, ours]
+    handing = kept.grep(Fastrack::Handing).first&.then { |one| Fastrack::Handing.new(one.to_io.dup) }
+    [start(theirs, first: true, handing: handing, code: @code, version: version).pid, ours]
   end
+
+  # @return [Integer] that of the HUP for which a process is forked, or of the running code
+  private def next_version
+    number, = @orders.to_a.reverse.find { |_, signal, state| signal == "HUP" && state == "begun" }
+    return @launcher.version if number.nil? || number == @forked_for
+
+    @forked_for = number
+  end
+
+  # What the master sends to a process that has read the ConfigFile.
+  def answer_of(*) = [{}, []]
 
   # @return [Integer] how often a message of the master's comes
   def deliveries(channel, message)
@@ -362,7 +376,7 @@ end
 { Fastrack::ControlChannel.singleton_class => %i[select pair fork], Process.singleton_class => %i[kill wait2 clock_gettime],
   Fastrack::ProcessMemory.singleton_class => %i[of known?], Fastrack::ProcessSetup.singleton_class => %i[foreground?],
   Fastrack::ForkGuard.singleton_class => %i[install], Fastrack::SignalQueue => %i[install], Fastrack::Log.singleton_class => %i[line say],
-  Fastrack::Scoreboard.singleton_class => %i[new], Fastrack::MasterHooks.singleton_class => %i[new] }
+  Fastrack::Seat.singleton_class => %i[answer], Fastrack::Scoreboard.singleton_class => %i[new], Fastrack::MasterHooks.singleton_class => %i[new] }
   .each { |owner, names| names.each { |name| FakeSystem.answers(owner, name) } }
 
 Fastrack::ControlChannel.prepend(Module.new { def write(message) = (FakeSystem.current&.deliveries(self, message) || 1).times { super(message) } })

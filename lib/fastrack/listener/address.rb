@@ -92,6 +92,8 @@ module Fastrack
     attr_reader :port
     # @return [String, nil]
     attr_reader :path
+    # @return [Hash{Symbol => Object}] see SETTINGS
+    attr_reader :settings
 
     # @param tls [Boolean] whether clients speak TLS, which Fastrack::Proxy does
     # @param settings see SETTINGS, already of their types

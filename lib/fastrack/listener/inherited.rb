@@ -69,6 +69,11 @@ module Fastrack
         given.empty? ? new(listeners, former: former) : new(given, supervised: true, unused: listeners, former: former)
       end
 
+      # @param text [String] as in the variable
+      # @return [Array<Listener>] whose socket options are already set
+      # @raise [ListenError]
+      def described(text) = ServerStarter.parse(text, VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil)
+
       # A socket that a supervisor or the old master has opened.
       #
       # @raise [SystemCallError, SocketError, ArgumentError] when the descriptor is no listening socket; some Rubies raise ArgumentError
@@ -83,9 +88,8 @@ module Fastrack
 
       private
 
-      # The socket options of these listeners are already set.
       def from_old_master(text)
-        ServerStarter.parse(text.delete_prefix(SUPERVISED), VARIABLE, tcp_nodelay: nil, tcp_defer_accept: nil).map(&:own)
+        described(text.delete_prefix(SUPERVISED)).map(&:own)
       rescue ListenError => e
         Log.line("#{e.message}; listening again")
         []

@@ -50,7 +50,7 @@ module Fastrack
       # A HUP may name an address that an earlier, unsettled HUP removes.
       back, added = from_leaving(added)
       # One try for each address, because the master must not wait for a port.
-      added.each { |address| opened.concat(address.open) }
+      added.each { |address| opened.concat(SafeFile.naming(address.to_s) { address.open }) }
       yield
       @before ||= @all
       @all = @all - removed + back + opened

@@ -5,43 +5,46 @@ require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/memory"
-require_relative "../upgrade/seat"
+require_relative "../upgrade/handing"
 require_relative "../worker"
 require_relative "../worker/control_channel"
 require_relative "../worker/first_mold"
 require_relative "hooks"
 require_relative "leftovers"
 require_relative "mold_handle"
+require_relative "next_release"
 
 module Fastrack
   # Generation 0 in the master's eyes: the process that loads the app and forks workers. A HUP starts another one beside it:
   #
-  #     loading --the app is loaded--> on trial --all workers are its--> settled
-  #        \------------ any failure -----+--> ended; the old one and its workers serve on
+  #     reading --its settings count--> loading --the app is loaded--> on trial --all workers are its--> settled
+  #        \----------------------------- any failure -----------------------+--> ended; the old one and its workers serve on
   #
   # If nobody forks workers any more, generation 0 is made anew.
   class Generations
+    include NextRelease
+
     # Seconds that a process has to exit once its channel has ended, at the server's start.
     TIME_TO_EXIT = 1
 
-    ANOTHER = "another HUP has come"
-
     # The state to restore when the new code fails: generation 0, the mold, and the workers' generation.
     Previous = Struct.new(:first, :mold, :generation)
-    private_constant :ANOTHER, :Previous
+    private_constant :Previous
 
     # @param launcher [Launcher]
     # @param app [#call, AppFile]
     # @param workers [Workers]
     # @param death_pipe [Array(IO, IO)] see Master
     # @param orders [Orders] notes the outcome of HUP
+    # @param reload [Reload]
     # @yield when a HUP has failed
-    def initialize(launcher, app, workers, death_pipe, orders, &failed)
+    def initialize(launcher, app, workers, death_pipe, orders, reload, &failed) # rubocop:disable Metrics/ParameterLists
       @launcher = launcher
       @app = app
       @workers = workers
       @death_pipe = death_pipe
       @orders = orders
+      @reload = reload
       @failed = failed
       @not_before = 0.0
     end
@@ -77,25 +80,11 @@ module Fastrack
       @workers.first&.event("after_booted")
     end
 
-    # Makes another generation 0 beside the current one, because of a HUP. An earlier HUP that has not settled ends.
-    #
-    # @param generation [Integer] of the workers
-    # @return [Integer] generation of the workers from now on
-    def renew(generation)
-      generation = give_way(generation)
-      @remakes = false
-      @coming = fork_mold
-      generation
-    rescue Exception => e # rubocop:disable Lint/RescueException -- a wrapper of Process._fork, for example
-      fail_renewal("it cannot be started: #{Error.reason(e)}")
-      generation
-    end
-
     # @return [Float, nil] monotonic seconds when #step has something to do
     def due_at = [(@not_before if lost?), @spare_at].compact.min
 
     # Whether workers of the old code are being replaced, or are about to be.
-    def renewing? = replacing? || !@coming.nil?
+    def renewing? = replacing? || !@coming.nil? || !@reading.nil?
 
     # Whether workers of the old code are being replaced.
     def replacing? = !@previous.nil?
@@ -106,6 +95,7 @@ module Fastrack
     # @return [Integer] generation of the workers from now on
     def step(generation, now, plugins:)
       remake if lost? && now >= @not_before
+      generation = take_settings(generation) if @reading&.handing
       generation = adopt(generation) if @coming&.loaded?
       if @previous && (reason = failure(generation)) then generation = roll_back(reason)
       elsif @previous && @workers.complete?(generation) && @launcher.proxy&.settled? != false then settle(generation)
@@ -123,7 +113,8 @@ module Fastrack
 
       words = LastWords.of(handle.pid)
       text = "#{handle.name} #{exited}#{": #{words}" if words}"
-      if handle.equal?(@coming) then loading_failed(words || text)
+      if handle.equal?(@reading) then reading_failed(words || text)
+      elsif handle.equal?(@coming) then loading_failed(words || text)
       elsif handle.equal?(@workers.first) then lose_first(text)
       elsif handle.equal?(@previous&.first) then @previous.first = nil
       end
@@ -164,17 +155,24 @@ module Fastrack
     # @param prepared [Boolean] see FirstMold
     # @return [MoldHandle]
     def fork_mold(starting: false, prepared: false)
+      ours, handing = Handing.pair unless starting
       ForkGuard.own_fork do
-        # Without a scoreboard to inherit, generation 0 is a fork: Bundler's changes of the master stay, and the rest is new.
-        forks = starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
-        kept = [@death_pipe.first, *([*@launcher.listeners, @workers.scoreboard] unless forks)]
+        kept = [@death_pipe.first, *handing]
+        # The child closes its scoreboard.
+        forks = @launcher.loaded? || @workers.scoreboard.fd.nil?
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
-          next FirstMold.new(@launcher, @app, theirs, kept.first, starting: starting, prepared: prepared).live if forks
+          ours&.close
+          next FirstMold.new(@launcher, @app, theirs, kept.first, starting: true, prepared: prepared).live if starting
 
-          Seat.exec(@launcher, theirs, kept.first)
+          become_another(theirs, *kept, forks)
         end
-        @workers.add(MoldHandle.new(pid, channel, now)).tap(&:known)
+        @workers.add(MoldHandle.new(pid, channel, now)).tap { |mold| mold.handing = ours }.tap(&:known)
       end
+    rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
+      ours&.close
+      raise
+    ensure
+      handing&.close
     end
 
     # Handles messages of generation 0.
@@ -202,15 +200,7 @@ module Fastrack
     end
 
     # Whether there is no process that forks workers, and none is coming.
-    def lost? = @coming.nil? && @workers.source.nil?
-
-    def remake
-      @remakes = true
-      @coming = fork_mold
-    rescue Exception => e # rubocop:disable Lint/RescueException -- as above
-      delay
-      Log.exception("generation 0 cannot be started", e)
-    end
+    def lost? = @coming.nil? && @reading.nil? && @workers.source.nil?
 
     def delay
       @not_before = now + @launcher.configuration.err_respawn_interval
@@ -254,7 +244,7 @@ module Fastrack
     # @return [Integer] generation of the workers
     def adopt(generation)
       mold, @coming = @coming, nil
-      return take_place(mold, generation) if @remakes
+      return take_place(mold, generation) if mold.remake?
 
       @spare_at = nil
       # A mold's worker on trial has the number of the new generation, and the old code.
@@ -271,6 +261,7 @@ module Fastrack
     def take_place(mold, generation)
       @workers.first&.stop
       @workers.first = mold
+      @launcher.settle
       generation
     end
 
@@ -301,7 +292,7 @@ module Fastrack
     #
     # @return [Integer] generation of the workers
     def give_way(generation)
-      renewed = @previous || (@coming && !@remakes)
+      renewed = @previous || (@coming && !@coming.remake?)
       @coming&.kill(ANOTHER)
       @coming = nil
       return generation unless renewed
@@ -333,9 +324,10 @@ module Fastrack
     end
 
     def loading_failed(reason)
+      remakes = @coming.remake?
       @coming = nil
       delay
-      fail_renewal(reason) unless @remakes
+      remakes ? @reload.undo : fail_renewal(reason)
     end
 
     def lose_first(text)
@@ -349,6 +341,7 @@ module Fastrack
       @coming = nil
       give_up(reason)
       @orders.failed("HUP", reason)
+      @reload.undo
       @failed.call
     end
 

@@ -19,6 +19,14 @@ module Fastrack
     # Whether the app is loaded, so that this process forks workers.
     def loaded? = @loaded
 
+    # @return [Handing, nil] brings the settings that the process has read
+    attr_accessor :handing
+
+    # Whether it takes the place of one that has ended, without a HUP.
+    attr_writer :remake
+
+    def remake? = @remake || false
+
     # @return [String, nil] place in the app's code that forbids reforks
     attr_accessor :forbids
 

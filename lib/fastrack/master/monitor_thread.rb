@@ -66,6 +66,26 @@ module Fastrack
     # @param reason [String]
     def superseded(signal, reason) = finish(open(signal)[...-1], "failed", reason)
 
+    # The last order of this kind takes no part in the outcome of the others until #rejoin.
+    #
+    # @param signal [String]
+    def set_apart(signal)
+      @apart = open(signal).last
+    end
+
+    # Called when the order set apart counts.
+    def rejoin
+      @apart = nil
+    end
+
+    # The order set apart has no effect.
+    #
+    # @param reason [String]
+    def refuse_apart(reason)
+      finish([@apart].compact, "failed", reason)
+      rejoin
+    end
+
     # The last order of this kind has no effect. Other orders of this kind go on.
     #
     # @param signal [String]
@@ -74,7 +94,7 @@ module Fastrack
 
     private
 
-    def open(signal) = @orders.select { |order| order.signal == signal && order.state == "begun" }
+    def open(signal) = @orders.select { |order| order.signal == signal && order.state == "begun" && !order.equal?(@apart) }
 
     def finish(orders, state, reason = nil)
       orders.each { |order| order.state, order.reason = state, reason }

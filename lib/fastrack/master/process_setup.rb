@@ -100,6 +100,14 @@ module Fastrack
       check_directory
       SafeFile.user = @configuration.user
       %i[StdoutPath StderrPath AccessLog].each { |name| open_file(name) }
+      enter
+    end
+
+    # Applies the settings of a process that uses the files of another one: directory, umask, open-file limit.
+    #
+    # @raise [ConfigurationError]
+    def enter
+      check_directory
       enter_directory
       File.umask(@configuration.umask) if @configuration.umask
       raise_file_limit

@@ -3,31 +3,33 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "../proxy"
-require_relative "hooks"
 
 module Fastrack
-  # The configuration of a HUP. It counts from the start of the new generation 0 on, and no longer when that fails.
+  # The configuration of a HUP, which the new generation 0 has read. It counts until the new code fails.
   class Reload
     # @param launcher [Launcher]
     # @param workers [Workers]
-    # @param hooks [MasterHooks]
     # @yield when the monitor is to listen elsewhere
-    def initialize(launcher, workers, hooks, &moved)
+    def initialize(launcher, workers, &moved)
       @launcher = launcher
       @workers = workers
-      @hooks = hooks
       @moved = moved
     end
 
-    # Reads the ConfigFile, and applies it.
+    # Applies the settings that a new generation 0 has read.
     #
+    # @param data [Hash{String => Object}] see Seat#settle. It may come from a process of the app's user
     # @return [String, nil] why nothing has changed
-    def run
-      change { @launcher.reload { |seconds, reading| @hooks.within(seconds, &reading) } }
+    def run(data)
+      { "output" => Log.method(:say), "warnings" => ->(text) { Log.line(text.delete_prefix("fastrack: "), :warn) } }
+        .each { |name, log| Array(data[name]).each { |text| log.call(printable(text)) } }
+      return printable(data["refused"]) if data["refused"]
+
+      change { @launcher.reload(data.fetch("settings")) }
       Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded?
       nil
-    rescue Exception => e # rubocop:disable Lint/RescueException -- no ConfigFile ends the server
-      e.is_a?(SystemExit) ? "the ConfigFile calls exit" : Error.reason(e)
+    rescue StandardError => e
+      Error.reason(e)
     end
 
     # Applies the configuration from before.
@@ -43,6 +45,8 @@ module Fastrack
     private
 
     def configuration = @launcher.configuration
+
+    def printable(text) = text.to_s.scrub("?").gsub(/[^[:print:]\t]/, "?")
 
     def change
       auto, endpoints = configuration.auto_workers?, configuration.control&.to_a

@@ -39,6 +39,16 @@ module Fastrack
         @app_user = careful?(user) ? AppUser.new(user.name, user.uid, user.gid) : nil
       end
 
+      # Paths and addresses that the app's user has named after the start. Root acts there as that user, whoever owns the folders.
+      #
+      # @param names [Array<String>]
+      attr_writer :foreign
+
+      # Calls the block with the app user's effective ids if that user has named the place.
+      #
+      # @param name [String] an absolute path, or an address
+      def naming(name, &block) = foreign?(name) ? app_user.act(&block) : yield
+
       # Calls the block with the effective ids that are safe for the path.
       #
       # @param follow [Boolean] whether the file itself may be a link that root owns
@@ -49,6 +59,7 @@ module Fastrack
       def at(path, follow: false)
         path = Text.expand(path)
         return yield(path) unless app_user && Process.euid.zero?
+        return app_user.act { yield(path) } if foreign?(path)
 
         app_user.at(path, follow) do |found|
           yield found.is_a?(String) ? Text.utf8(found) : found
@@ -103,6 +114,17 @@ module Fastrack
         end
       end
 
+      # @return [Boolean] whether root may run the file: the app's user cannot have changed it
+      def roots?(path)
+        return true unless app_user && Process.euid.zero?
+
+        at(path, follow: true) do |found|
+          Process.euid.zero? && found.is_a?(String) && File.stat(found).then { |stat| stat.uid.zero? && (stat.mode & 0o022).zero? }
+        end
+      rescue SystemCallError
+        false
+      end
+
       # @return [String] reason of the error, for a message
       def reason(error)
         case error
@@ -112,7 +134,16 @@ module Fastrack
         end
       end
 
+      # A File for the same descriptor with the original path, which may have another target at the next rotation. O_PATH opens no file.
+      def named(path, file)
+        File.new(path, O_PATH | APPEND).tap { |other| Fastrack.replace_file(other.fileno, file.fileno) }
+      ensure
+        file.close
+      end
+
       private
+
+      def foreign?(name) = app_user && Process.euid.zero? && @foreign&.include?(name)
 
       def careful?(user)
         return false unless user && !user.uid.zero? && Process.euid.zero?
@@ -135,13 +166,6 @@ module Fastrack
         file = File.new(path, access | create | File::NONBLOCK)
         file.fcntl(Fcntl::F_SETFL, file.fcntl(Fcntl::F_GETFL) & ~File::NONBLOCK)
         file
-      end
-
-      # A File for the same descriptor with the original path, which may have another target at the next rotation. O_PATH opens no file.
-      def named(path, file)
-        File.new(path, O_PATH | APPEND).tap { |other| Fastrack.replace_file(other.fileno, file.fileno) }
-      ensure
-        file.close
       end
     end
   end

@@ -31,6 +31,25 @@ module Fastrack
       @plugins = {}
     end
 
+    # What the master needs of them.
+    #
+    # @return [Hash{String => Object}] see PlainData
+    def to_plain
+      { "rackup" => @rackup, "tag" => @tag, "state" => @state, "restart_file" => @restart_file&.then { |path| Text.expand(path) }, "at_home" => at_home? }
+    end
+
+    # @param plain [Hash{String => Object}] see #to_plain
+    # @return [PumaExtras] without hooks, plugins and middleware
+    def self.of_plain(plain)
+      new.tap do |extras|
+        extras.rackup, extras.tag, extras.restart_file = plain.values_at("rackup", "tag", "restart_file").map { |text| text&.to_str }
+        path, mode = plain["state"]
+        extras.state = [path&.to_str, mode && Option::Types.mode(mode)] if path
+        at_home = plain["at_home"] == true
+        extras.define_singleton_method(:at_home?) { at_home }
+      end
+    end
+
     # @param key [String, Symbol, nil] a hook with a key gets a Hash, which hooks with the same key share in a worker
     def add(event, key = nil, &block)
       raise ArgumentError, "needs a block" unless block

@@ -20,8 +20,10 @@ module Fastrack
   class FirstMold < Mold
     # @param starting [Boolean] whether the server starts, so that it ends if the app or a plugin fails
     # @param prepared [Boolean] whether the master has called before_fork for the first worker
-    def initialize(launcher, app, channel, death_pipe, starting:, prepared: false)
+    # @param seat [Seat, nil] of a process that a HUP has forked
+    def initialize(launcher, app, channel, death_pipe, starting:, prepared: false, seat: nil) # rubocop:disable Metrics/ParameterLists
       super(launcher, app, channel, death_pipe)
+      @seat = seat
       @starting = starting
       @prepared = prepared
     end
@@ -32,6 +34,7 @@ module Fastrack
     def live
       enter
       guard = OrphanGuard.start(@death_pipe, @channel, name)
+      @launcher.sit(@seat) if @seat
       prepare
       guard.kill.join
       # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.

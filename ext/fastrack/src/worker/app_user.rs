@@ -16,6 +16,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.undef_default_alloc_func();
     class.define_singleton_method("new", function!(RubyAppUser::new, 3))?;
     class.define_method("at", method!(RubyAppUser::at, 2))?;
+    class.define_method("act", method!(RubyAppUser::act, 0))?;
     Ok(())
 }
 
@@ -23,6 +24,12 @@ impl RubyAppUser {
     /// `AppUser.new(name, uid, gid)`: raises SystemCallError.
     fn new(ruby: &Ruby, name: String, uid: u32, gid: u32) -> Result<Self, Error> {
         AppUser::new(&name, uid, gid).map(RubyAppUser).map_err(|error| errno(ruby, &error, &name))
+    }
+
+    /// `act { }`: runs the block with the user's effective ids. Returns the block's result. Raises SystemCallError.
+    fn act(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
+        // `yield_values` returns the block's exceptions as values.
+        this.0.act(|| ruby.yield_values::<_, Value>(())).unwrap_or_else(|error| Err(errno(ruby, &error, "setresuid(2)")))
     }
 
     /// `at(path, follow) { |found| }`: runs the block on the file at an absolute path.

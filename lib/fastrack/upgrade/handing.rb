@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../configuration/plain_data"
+require_relative "../error"
+
+module Fastrack
+  # The socket by which generation 0 hands its settings to the master, once, and gets what the master has made of them: descriptors of
+  # listeners and logs. A message is its length and plain data (PlainData).
+  class Handing
+    # Most bytes of a message.
+    MOST = 1 << 20
+
+    # Most bytes that the master reads at once.
+    PIECE = 16_384
+
+    HEAD = 4
+    private_constant :HEAD
+
+    # @return [Array(Handing, Handing)] the master's, and that of generation 0
+    def self.pair = UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
+
+    # @param socket [UNIXSocket]
+    def initialize(socket)
+      @socket = socket
+      @bytes = +"".b
+    end
+
+    # @return [IO] for IO.select
+    def to_io = @socket
+
+    # Sends a message.
+    #
+    # @param data see PlainData
+    # @param descriptors [Array<IO>] copies of which the other process gets (SCM_RIGHTS, unix(7))
+    # @raise [SystemCallError, Error]
+    def put(data, descriptors = [])
+      bytes = PlainData.dump(data)
+      bytes = [bytes.bytesize].pack("N") << bytes
+      rights = descriptors.any? ? [Socket::AncillaryData.unix_rights(*descriptors)] : []
+      sent = @socket.sendmsg(bytes, 0, nil, *rights)
+      @socket.write(bytes.byteslice(sent..)) if sent < bytes.bytesize
+    end
+
+    # Waits for a message.
+    #
+    # @return [Array(Object, Array<IO>), nil] the data, and the descriptors; nil when the other process has closed its end
+    # @raise [Error]
+    def take
+      descriptors = []
+      until (data = whole)
+        text, _, _, *control = @socket.recvmsg(PIECE, scm_rights: true)
+        descriptors.concat(control.flat_map { |one| one.unix_rights || [] })
+        return if text.to_s.empty?
+
+        @bytes << text
+      end
+      [data.first, descriptors]
+    rescue SystemCallError, IOError
+      nil
+    end
+
+    # Reads a part of a message, without waiting.
+    #
+    # @return [Object, nil] the data once it is whole
+    # @raise [EOFError] when the other process has closed its end
+    # @raise [Error] when the message is too long, or no message
+    def read
+      @bytes << @socket.read_nonblock(PIECE)
+      whole&.first
+    rescue IO::WaitReadable
+      nil
+    rescue SystemCallError, IOError
+      raise EOFError, "it has ended"
+    end
+
+    def closed? = @socket.closed?
+
+    def close = @socket.close
+
+    private
+
+    # @return [Array, nil] with the data
+    def whole
+      size = @bytes.unpack1("N") or return
+      raise Error, "a message of #{size} bytes is too long" if size > MOST
+      return if @bytes.bytesize < HEAD + size
+
+      [PlainData.load(@bytes.byteslice(HEAD, size))]
+    end
+  end
+end

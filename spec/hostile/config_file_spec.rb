@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+# A master that root runs, in a folder of its app's user: what he writes there runs as him, not as root.
+RSpec.describe "Files that the app's user writes for a master of root's", if: Process.uid.zero? && RUBY_PLATFORM.include?("linux"), once: "processes" do
+  let(:user) { Etc.getpwnam("nobody") }
+  let(:dir) { Dir.mktmpdir("fastrack-root").tap { |path| FileUtils.chmod(0o755, path) && File.chown(user.uid, user.gid, path) } }
+  # Says in the folder who has run it.
+  let(:teller) { "File.open(\"#{dir}/\#{Process.euid} \#{File.basename(__FILE__)}\", 'w').close\n" }
+
+  before do
+    write("config.ru", "run ->(_env) { [200, {}, ['ok']] }")
+    Dir.mkdir("#{dir}/config")
+    File.chown(user.uid, user.gid, "#{dir}/config")
+  end
+
+  after { |one| [(Server.show_logs if one.exception), Server.stop_all(:example), FileUtils.remove_entry(dir)] }
+
+  def write(name, text)
+    File.write("#{dir}/#{name}", text)
+    File.chown(user.uid, user.gid, "#{dir}/#{name}")
+  end
+
+  def serve(*command, flags: %w[-p 0 -o 127.0.0.1 -O User=nobody])
+    words = [*command, Server::COMMAND, "-e", "production", "-w", "1", *flags]
+    Server.ready(ru: "", command: ["sh", "-c", 'cd "$0" && exec "$@"', dir, *words])
+  end
+
+  def tellers = Dir.children(dir).grep(/\A\d+ /).map { |name| name.split(" ", 2) }
+
+  def as_nobody(*names) = names.map { |name| [user.uid.to_s, name] }
+
+  it "a ConfigFile that was not there at the start is read at HUP, as him" do
+    server = serve
+    write("config/fastrack.rb", teller)
+    server.signal(:HUP)
+    server.await_ready(2)
+    expect(tellers).to eq(as_nobody("fastrack.rb"))
+  end
+
+  it "a ConfigFile that was not there at the start is not read at USR2" do
+    server = serve
+    write("config/fastrack.rb", teller)
+    server.signal(:USR2)
+    eventually { server.log.scan("Fastrack is ready").size == 2 }
+    expect(tellers - as_nobody("fastrack.rb")).to eq([])
+  end
+
+  it "the Gemfile, and what it and the ConfigFile read and require, are his at HUP" do
+    gemfile = "gem 'rhebok-rs', path: #{Server::ROOT.inspect}\n"
+    write("Gemfile", gemfile)
+    system(Server::CLEAN_ENVIRONMENT, "bundle", "lock", "--local", chdir: dir, %i[out err] => File::NULL) or skip "Bundler does not find the gems"
+    write("config/fastrack.rb", "")
+    server = serve("bundle", "exec")
+    write("Gemfile", "#{gemfile}#{teller}")
+    %w[.env feature.rb].each { |name| write(name, teller) }
+    write("config/fastrack.rb", "#{teller}eval(File.read('.env'), nil, '.env')\nrequire './feature'\n")
+    server.signal(:HUP)
+    server.await_ready(2)
+    expect(tellers).to match_array(as_nobody("Gemfile", "fastrack.rb", ".env", "feature.rb"))
+  end
+
+  it "a ConfigFile that names another user at HUP changes nothing" do
+    write("config/fastrack.rb", "user 'nobody'")
+    server = serve(flags: %w[-O Host=127.0.0.1 -O Port=0])
+    write("config/fastrack.rb", "user 'root'\n")
+    server.signal(:HUP)
+    server.await_log(/HUP changes nothing: .*only a start of the server can change the user/)
+    expect(server.get.body).to eq("ok")
+  end
+
+  it "a log that he names at HUP in a folder of root's is not made" do
+    Dir.mktmpdir("fastrack-vault", "/run") do |vault|
+      FileUtils.chmod(0o755, vault)
+      write("config/fastrack.rb", "user 'nobody'\nstderr_path '#{vault}/first.log'\n")
+      server = serve(flags: %w[-O Host=127.0.0.1 -O Port=0])
+      write("config/fastrack.rb", "user 'nobody'\nstderr_path '#{vault}/second.log'\n")
+      server.signal(:HUP)
+      eventually { File.read("#{vault}/first.log").include?("HUP changes nothing: ") }
+      expect(Dir.children(vault)).to eq(["first.log"])
+    end
+  end
+
+  it "a port below 1024 that he names at HUP is not opened" do
+    write("config/fastrack.rb", "user 'nobody'\nlisten '127.0.0.1:0'\n")
+    server = serve(flags: [])
+    write("config/fastrack.rb", "user 'nobody'\nlisten '127.0.0.1:1'\n")
+    server.signal(:HUP)
+    server.await_log(/HUP changes nothing: cannot listen on 127.0.0.1:1/)
+  end
+end
