@@ -159,7 +159,7 @@ module Fastrack
         reap
         step(now)
         publish
-        break if shutting_down? && @workers.empty?
+        break if shutting_down? && @workers.empty? && !@launcher.proxy&.ending?
 
         read_messages(wait)
       end
@@ -279,7 +279,7 @@ module Fastrack
     def shut_down(kind, reason, cancel: nil, again: false)
       @restart = again
       @upgrade&.cancel(cancel) if cancel
-      kind = @launcher.proxy.before_shutdown(kind, @shutdown) if @launcher.proxy
+      kind = @launcher.proxy.before_shutdown(kind, @shutdown, replaced: @upgrade&.replaced? || false) if @launcher.proxy
       return unless @shutdown.nil? || @shutdown.slower_than?(kind)
 
       notify_stopping unless @shutdown

@@ -40,6 +40,9 @@ class HTTP2Frames
     read(PING)
   end
 
+  # @param payload [String] of the server's PING
+  def answer_ping(payload) = write(PING, ACK, 0, payload)
+
   # Skips frames of other types.
   #
   # @return [Frame] the next one of a type

@@ -66,24 +66,47 @@ class LoneProxy
     [client, asked]
   end
 
+  # Waits for a line of the proxy's.
+  #
+  # @param word [String] with which it begins
+  # @return [String] its text
+  def await_line(word)
+    loop do
+      raise "the proxy has not said #{word}" unless @said.wait_readable(GcMode.patient(20))
+
+      line = @said.gets or raise "the proxy has ended"
+      return line.chomp.delete_prefix("#{word} ") if line.start_with?("#{word} ")
+    end
+  end
+
   # Waits until the proxy tells counters that fit.
   #
   # @yieldparam [Hash] the counters
   def await_stats
-    found = nil
     loop do
-      raise "the proxy has not told this: #{found}" unless @said.wait_readable(GcMode.patient(20))
-
-      word, text = @said.gets.to_s.split(" ", 2)
-      raise "the proxy has ended" if word.nil?
-      return found if word == "stats" && yield(found = JSON.parse(text))
+      stats = JSON.parse(await_line("stats"))
+      return stats if yield(stats)
     end
   end
 
-  # Ends as with its master.
+  # Orders the end, see crates/proxy/src/ending.rs.
+  def order_end(idle: 0.25, linger: 600, spread: 0, cut: 600, tunnels: true)
+    @orders.puts("end #{JSON.generate(idle: idle, linger: linger, spread: spread, cut: cut, tunnels: tunnels)}")
+  end
+
+  # @return [Process::Status]
+  def await_end = Eventually.eventually(GcMode.patient(20), "the proxy has not ended") { ended? }
+
+  def ended?
+    _, @status = Process.wait2(@pid, Process::WNOHANG) unless @status
+    @status
+  end
+
+  # Ends as with its master, at once.
   def close
+    order_end(idle: 0, linger: 0, cut: 0) unless ended?
     @orders.close
-    Process.wait(@pid)
+    Process.wait(@pid) unless ended?
     [@said, @workers, @listener].each(&:close)
   end
 

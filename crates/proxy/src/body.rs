@@ -1,7 +1,7 @@
 //! A response's body on its way to the client.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
@@ -9,7 +9,8 @@ use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
 use crate::connection::{Delivery, InFlight};
 use crate::files::Content;
-use crate::upstream::WorkerBody;
+use crate::upstream::{StreamEnd, WorkerBody};
+use crate::work::Lasting;
 
 /// Where a body comes from.
 #[derive(Debug)]
@@ -63,12 +64,14 @@ pub struct Outgoing {
     /// The line in the access log, for an answer of this process.
     line: Option<Answered>,
     delivery: Delivery,
+    /// None until the response is a stream.
+    stream: Option<Lasting>,
 }
 
 impl Outgoing {
     /// The body of the response to `request`.
     pub fn new(source: Source, request: InFlight) -> Self {
-        Outgoing { source, line: None, delivery: Delivery::new(request) }
+        Outgoing { source, line: None, delivery: Delivery::new(request), stream: None }
     }
 
     /// Leaves out the body if it is this process's own, and returns its length. A worker leaves out its own body where none is wanted.
@@ -83,6 +86,40 @@ impl Outgoing {
     }
 }
 
+impl Outgoing {
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        match &mut self.source {
+            Source::Own(content) => {
+                let part = content.poll_part(cx);
+                if let (Some(line), Poll::Ready(Some(Ok(part)))) = (&mut self.line, &part) {
+                    line.add(part.len());
+                }
+                part.map_ok(Frame::data).map_err(Error::from)
+            }
+            Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
+            Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),
+        }
+    }
+
+    /// The end of a stream that waits for the app, if it is to end. Any body without a length is a stream once it makes its client wait.
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let body = match &mut self.source {
+            Source::Own(_) => return Poll::Pending,
+            Source::Worker(body) => body,
+            Source::Compressed(body) => body.inner(),
+        };
+        if body.size_hint().exact().is_some() {
+            return Poll::Pending;
+        }
+        ready!(self.stream.get_or_insert_with(|| self.delivery.begin_lasting()).poll_end(cx));
+        match body.end() {
+            StreamEnd::Whole => self.poll_source(cx),
+            StreamEnd::Later => Poll::Pending,
+            StreamEnd::Cut => Poll::Ready(Some(Err("the server stops".into()))),
+        }
+    }
+}
+
 impl Body for Outgoing {
     type Data = Bytes;
     type Error = Error;
@@ -91,19 +128,11 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let this = &mut *self;
-        let frame = match &mut this.source {
-            Source::Own(content) => {
-                let part = content.poll_part(cx);
-                if let (Some(line), Poll::Ready(Some(Ok(part)))) = (&mut this.line, &part) {
-                    line.add(part.len());
-                }
-                part.map_ok(Frame::data).map_err(Error::from)
-            }
-            Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
-            Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),
-        };
-        this.delivery.offer(frame.is_ready());
+        let mut frame = self.poll_source(cx);
+        if frame.is_pending() {
+            frame = self.poll_stream(cx);
+        }
+        self.delivery.offer(frame.is_ready());
         frame
     }
 

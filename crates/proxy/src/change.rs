@@ -12,7 +12,9 @@ use crate::compress;
 use crate::connection::InFlight;
 use crate::fields;
 use crate::files::Content;
+use crate::tunnel;
 use crate::upstream::WorkerBody;
+use crate::work::Kind;
 
 /// The client's side of a change of protocols.
 #[derive(Debug)]
@@ -65,14 +67,16 @@ impl Change {
         } else {
             *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         }
-        // A connection with a tunnel is not idle: the tunnel counts as a request.
-        let tunnel = in_flight.clone();
+        // A connection with a tunnel is not idle.
+        let mut request = in_flight.clone();
+        if !self.is_stream {
+            request.becomes_tunnel();
+        }
+        let tunnel = request.begin_lasting(Kind::Tunnel);
         tokio::spawn(async move {
             let (Ok(client), Ok(worker)) = tokio::join!(self.client, worker) else { return };
-            let (mut client, mut worker) = (TokioIo::new(client), TokioIo::new(worker));
-            // An error ends the tunnel, as an end does.
-            let _ = tokio::io::copy_bidirectional(&mut client, &mut worker).await;
-            drop(tunnel);
+            tunnel::pass(TokioIo::new(client), TokioIo::new(worker), &tunnel).await;
+            drop(request);
         });
         answer.map(|()| Outgoing::new(Source::Own(Content::empty()), in_flight))
     }

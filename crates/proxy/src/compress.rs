@@ -319,6 +319,11 @@ where
         Ok(Compressed { body, encoder, is_holding: false, trailers: None, received: 0, sent: 0, flush_at })
     }
 
+    /// The body that is compressed.
+    pub fn inner(&mut self) -> &mut B {
+        &mut self.body
+    }
+
     /// Compresses more. A flush at a random place makes the length one that nobody can foretell, in all codings (see [`padding`]).
     fn feed(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(encoder) = &mut self.encoder else { return Ok(()) };

@@ -2,23 +2,23 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::task::{ready, Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use hyper::body::Bytes;
 use hyper::Version;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_rustls::server::TlsStream;
 
+use crate::ending::Stop;
 use crate::place::Place;
 use crate::shares::{Part, Share};
 use crate::stats;
+use crate::work::{Kind, Lasting};
+
+/// How long a client may send after the server's end. The server discards it: a close with unread bytes would be a reset, and the client
+/// could lose the response (RFC 9112 §9.6).
+const LAST_BYTES: Duration = Duration::from_secs(5);
 
 /// State that the requests of a connection share.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Connection {
     /// The port to which all requests are redirected by https.
     pub redirect_to: Option<u16>,
     /// Requests and tunnels keep the connection, and so the place.
-    _place: Place,
+    place: Place,
     began: Instant,
     requests: AtomicU32,
     /// Whether a part of a request's head has arrived.
@@ -51,6 +51,10 @@ pub struct Connection {
     taken: AtomicU64,
     /// Bytes in the full socket that the client's system had not acknowledged at the last look.
     unacknowledged: AtomicU32,
+    /// Whether the connection has become a tunnel.
+    is_tunnel: AtomicBool,
+    /// When the server has sent its end, in milliseconds after `began`; 0: it has not.
+    ended_at: AtomicU64,
     /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
     looks: AtomicBool,
     /// Requests that are with a worker.
@@ -71,7 +75,7 @@ impl Connection {
             is_tls,
             listener,
             redirect_to,
-            _place: place,
+            place,
             began: Instant::now(),
             requests: AtomicU32::new(0),
             // The first head has the time of a head, and not that of an idle connection.
@@ -83,6 +87,8 @@ impl Connection {
             is_full: AtomicBool::new(false),
             taken: AtomicU64::new(0),
             unacknowledged: AtomicU32::new(0),
+            is_tunnel: AtomicBool::new(false),
+            ended_at: AtomicU64::new(0),
             looks: AtomicBool::new(false),
             exchanges: Share::default(),
         })
@@ -93,6 +99,9 @@ impl Connection {
     pub fn time_left(&self, Times { head, idle, write }: Times) -> Option<Duration> {
         // A head or a response may begin, and a request end, at any time.
         let next_look = head.min(idle).min(write);
+        if self.has_ended() {
+            return LAST_BYTES.checked_sub(self.elapsed(&self.ended_at)).filter(|left| !left.is_zero());
+        }
         let (limit, since) = if self.is_full.load(Relaxed) || self.offered.load(Relaxed) > 0 {
             (write, &self.taken)
         } else if self.requests.load(Relaxed) == 0 {
@@ -110,6 +119,50 @@ impl Connection {
         is_idle && !self.is_sending.load(Relaxed) && self.elapsed(&self.since) >= time
     }
 
+    /// Time that the client has left for another request, if the process is to end; None: the time is over.
+    pub fn time_to_ask(&self, stop: &Stop) -> Option<Duration> {
+        if self.requests.load(Relaxed) > 0 {
+            return Some(Duration::MAX);
+        }
+        let until = if self.is_partial.load(Relaxed) { stop.fresh_until } else { stop.kept_until };
+        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// Notes whether bytes for the client are buffered, because its socket has not taken them.
+    pub fn set_sending(&self, is_sending: bool) {
+        self.is_sending.store(is_sending, Relaxed);
+    }
+
+    /// Whether the connection has become a tunnel.
+    pub fn is_tunnel(&self) -> bool {
+        self.is_tunnel.load(Relaxed)
+    }
+
+    /// Notes that the server has sent its end.
+    pub fn end(&self) {
+        self.ended_at.store(self.now().max(1), Relaxed);
+    }
+
+    /// Whether the server has sent its end.
+    pub fn has_ended(&self) -> bool {
+        self.ended_at.load(Relaxed) > 0
+    }
+
+    /// Whether the process is to end, and the next response is the last one of its connection.
+    pub fn is_last(&self) -> bool {
+        self.place.work.is_ending()
+    }
+
+    /// Notes that the client speaks HTTP/2.
+    pub fn set_frames(&self) {
+        self.has_frames.store(true, Relaxed);
+    }
+
+    /// Whether the client is known to speak HTTP/2.
+    pub fn has_frames(&self) -> bool {
+        self.has_frames.load(Relaxed)
+    }
+
     fn elapsed(&self, since: &AtomicU64) -> Duration {
         self.began.elapsed().saturating_sub(Duration::from_millis(since.load(Relaxed)))
     }
@@ -120,7 +173,8 @@ impl Connection {
         self.is_partial.store(false, Relaxed);
         self.has_frames.store(version == Version::HTTP_2, Relaxed);
         stats::REQUESTS.fetch_add(1, Relaxed);
-        InFlight { connection: Arc::clone(self), part: None }
+        self.place.work.begin_request();
+        InFlight { connection: Arc::clone(self), is_lasting: false, part: None }
     }
 
     fn wait_from_now(&self) {
@@ -139,7 +193,7 @@ impl Connection {
 
     /// Notes the result of a write to the client's socket, and `unacknowledged` bytes in it. Asks the clock only if the socket was full
     /// before, or is full now.
-    fn wrote(&self, result: &Poll<io::Result<usize>>, unacknowledged: impl FnOnce() -> Option<u32>) {
+    pub fn wrote(&self, result: &Poll<io::Result<usize>>, unacknowledged: impl FnOnce() -> Option<u32>) {
         match result {
             Poll::Pending => {
                 let was_full = self.is_full.swap(true, Relaxed);
@@ -162,7 +216,7 @@ impl Connection {
         self.began.elapsed().as_millis() as u64
     }
 
-    fn received(&self) {
+    pub fn received(&self) {
         let may_be_head = self.requests.load(Relaxed) == 0 && !self.has_frames.load(Relaxed);
         if may_be_head && !self.is_partial.swap(true, Relaxed) {
             self.wait_from_now();
@@ -170,10 +224,11 @@ impl Connection {
     }
 }
 
-/// A request in progress.
+/// A request in progress, or the stream or tunnel that it has become.
 #[derive(Debug)]
 pub struct InFlight {
     connection: Arc<Connection>,
+    is_lasting: bool,
     part: Option<Arc<Part>>,
 }
 
@@ -182,13 +237,34 @@ impl InFlight {
     pub fn keep(&mut self, part: Part) {
         self.part = Some(Arc::new(part));
     }
+
+    /// The client's connection becomes a tunnel: bytes come after the server's end, too.
+    pub fn becomes_tunnel(&self) {
+        self.connection.is_tunnel.store(true, Relaxed);
+    }
+
+    /// The request becomes a stream or tunnel, which is no work that a process finishes before it ends.
+    pub fn begin_lasting(&mut self, kind: Kind) -> Lasting {
+        let work = &self.connection.place.work;
+        if !std::mem::replace(&mut self.is_lasting, true) {
+            work.end_request();
+        }
+        work.begin_lasting(kind)
+    }
 }
 
 impl Clone for InFlight {
     /// The request lasts until all copies are gone.
     fn clone(&self) -> Self {
         self.connection.requests.fetch_add(1, Relaxed);
-        InFlight { connection: Arc::clone(&self.connection), part: self.part.clone() }
+        if !self.is_lasting {
+            self.connection.place.work.begin_request();
+        }
+        InFlight {
+            connection: Arc::clone(&self.connection),
+            is_lasting: self.is_lasting,
+            part: self.part.clone(),
+        }
     }
 }
 
@@ -196,6 +272,9 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.connection.wait_from_now();
         self.connection.requests.fetch_sub(1, Relaxed);
+        if !self.is_lasting {
+            self.connection.place.work.end_request();
+        }
     }
 }
 
@@ -225,6 +304,11 @@ impl Delivery {
         delivery
     }
 
+    /// The response becomes a stream.
+    pub fn begin_lasting(&mut self) -> Lasting {
+        self.request.begin_lasting(Kind::Stream)
+    }
+
     /// Notes whether the client can take a part now. If not, this process waits for the response.
     pub fn offer(&mut self, is_offered: bool) {
         let connection = &*self.request.connection;
@@ -243,144 +327,6 @@ impl Delivery {
 impl Drop for Delivery {
     fn drop(&mut self) {
         self.offer(false);
-    }
-}
-
-/// A client's stream. One type for all clients: hyper's code is compiled once.
-#[derive(Debug)]
-pub enum Stream {
-    /// Without TLS.
-    Plain(TcpStream),
-    /// On the heap, since it is a hundred times as large.
-    Tls(Box<TlsStream<TcpStream>>),
-}
-
-/// A client's stream, which notes when bytes arrive and leave.
-#[derive(Debug)]
-pub struct Watched {
-    stream: Stream,
-    connection: Arc<Connection>,
-    /// Bytes of [`give_back`](Self::give_back), to be read first.
-    unread: Bytes,
-}
-
-impl Watched {
-    /// Notes in `connection` when bytes of `stream` arrive and leave.
-    pub fn new(stream: Stream, connection: Arc<Connection>) -> Self {
-        Watched { stream, connection, unread: Bytes::new() }
-    }
-
-    /// Has `bytes`, the beginning of a head, read once more.
-    pub fn give_back(mut self, bytes: Bytes) -> Self {
-        if !bytes.is_empty() {
-            self.connection.received();
-        }
-        self.unread = bytes;
-        self
-    }
-
-    /// Waits until there are bytes to read, the end of the stream, or an error.
-    pub async fn wait(&mut self) {
-        if self.unread.is_empty() {
-            let _ = match &mut self.stream {
-                Stream::Plain(stream) => stream.peek(&mut [0]).await.map(drop),
-                Stream::Tls(stream) => stream.fill_buf().await.map(drop),
-            };
-        }
-    }
-}
-
-impl Watched {
-    fn wrote(&self, result: &Poll<io::Result<usize>>) {
-        self.connection.wrote(result, || {
-            let socket = match &self.stream {
-                Stream::Plain(stream) => stream,
-                Stream::Tls(stream) => stream.get_ref().0,
-            };
-            fastrack_sys::unacknowledged(socket.as_fd())
-        });
-    }
-}
-
-/// Calls a method of the stream, of either kind.
-macro_rules! with_stream {
-    ($watched:ident, $stream:ident => $call:expr) => {
-        match &mut $watched.stream {
-            Stream::Plain(stream) => {
-                let $stream = Pin::new(stream);
-                $call
-            }
-            Stream::Tls(stream) => {
-                let $stream = Pin::new(&mut **stream);
-                $call
-            }
-        }
-    };
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        if !self.unread.is_empty() {
-            let count = buf.remaining().min(self.unread.len());
-            buf.put_slice(&self.unread.split_to(count));
-            return Poll::Ready(Ok(()));
-        }
-        let this = &mut *self;
-        ready!(with_stream!(this, stream => stream.poll_read(cx, buf)))?;
-        if buf.filled().len() > before {
-            self.connection.received();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.connection.is_sending.store(true, Relaxed);
-        let result = with_stream!(this, stream => stream.poll_write(cx, buf));
-        this.wrote(&result);
-        result
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.connection.is_sending.store(true, Relaxed);
-        let result = with_stream!(this, stream => stream.poll_write_vectored(cx, bufs));
-        this.wrote(&result);
-        result
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        let result = with_stream!(this, stream => stream.poll_flush(cx));
-        if matches!(result, Poll::Ready(Ok(()))) {
-            self.connection.is_sending.store(false, Relaxed);
-        }
-        result
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // No request comes after the shutdown.
-        let this = self.get_mut();
-        this.connection.is_sending.store(true, Relaxed);
-        with_stream!(this, stream => stream.poll_shutdown(cx))
     }
 }
 

@@ -10,8 +10,11 @@ use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
 
 use serde::de::DeserializeOwned;
 
-/// The master's word for the end. Signals are the master's: it has them ignored here.
-const STOP: &str = "stop";
+use crate::ending::End;
+use crate::work::Counts;
+
+/// The master's word for the end, with its times in JSON. Signals are the master's: it has them ignored here.
+const END: &str = "end ";
 
 /// The master's word for log files that were rotated.
 const REOPEN: &str = "reopen";
@@ -27,6 +30,8 @@ const LONGEST_LINE: usize = 4000;
 pub enum Order<T> {
     /// New settings, or why they cannot be read.
     Settings(Result<T, String>),
+    /// The process is to end.
+    End(End),
     /// Log files are to be opened anew.
     Reopen,
     /// An answer is expected.
@@ -62,6 +67,11 @@ pub fn refused(number: u64, text: &str) {
 /// Says what the process counts.
 pub fn stats(json: &serde_json::Value) {
     say("stats", &json.to_string());
+}
+
+/// Says that only streams and tunnels are left.
+pub fn lingering(left: Counts) {
+    say("lingering", &format!("{} {}", left.streams, left.tunnels));
 }
 
 /// A line for the log.
@@ -138,23 +148,29 @@ fn write(line: &str) {
 pub fn first_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
     match next_order()? {
         Order::Settings(settings) => Some(settings),
+        Order::End(_) => None,
         Order::Reopen | Order::Ping => first_settings(),
     }
 }
 
-/// The next order; None at the end of standard input, or when the process is to end.
+/// The next order; None at the end of standard input: the master has ended.
 fn next_order<T: DeserializeOwned>() -> Option<Order<T>> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line) {
         Ok(0) | Err(_) => None,
-        Ok(_) => match line.trim_end() {
-            STOP => None,
-            REOPEN => Some(Order::Reopen),
-            PING => Some(Order::Ping),
-            text => Some(Order::Settings(
-                serde_json::from_str(text).map_err(|error| format!("the settings cannot be read: {error}")),
-            )),
-        },
+        Ok(_) => Some(order(line.trim_end())),
+    }
+}
+
+fn order<T: DeserializeOwned>(line: &str) -> Order<T> {
+    let unread = |error: serde_json::Error| format!("an order cannot be read: {error}");
+    match line.strip_prefix(END) {
+        Some(end) => {
+            serde_json::from_str(end).map_or_else(|error| Order::Settings(Err(unread(error))), Order::End)
+        }
+        None if line == REOPEN => Order::Reopen,
+        None if line == PING => Order::Ping,
+        None => Order::Settings(serde_json::from_str(line).map_err(unread)),
     }
 }
 

@@ -17,6 +17,7 @@ mod change;
 pub mod compress;
 mod connection;
 mod control;
+mod ending;
 pub mod fields;
 pub mod files;
 mod finish;
@@ -34,7 +35,10 @@ mod shares;
 mod site;
 mod stats;
 mod tls;
+mod tunnel;
 mod upstream;
+mod watched;
+mod work;
 mod worker_request;
 
 use std::path::Path;

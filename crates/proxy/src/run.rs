@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{watch, Semaphore};
 use tokio::time::{interval, sleep, Instant};
 
 use crate::access_log::AccessLog;
 use crate::acme::{self, Challenges};
 use crate::control::{self, Order};
+use crate::ending::{End, Ending, Step, Stop};
 use crate::handler::Handler;
 use crate::rate::Rate;
 use crate::server::{Endpoint, Server};
@@ -22,12 +24,16 @@ use crate::site::{CurrentSite, Site};
 use crate::stats;
 use crate::tls::{server_config, Certificates};
 use crate::upstream::Upstream;
+use crate::work::{Counts, Work};
 
 /// How often the files of certificates are looked at, and counters are told.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often a process that is to end looks whether its clients have left.
-const END_LOOK: Duration = Duration::from_millis(10);
+/// The listening sockets.
+type Listening = Vec<(TcpListener, Arc<Endpoint>)>;
+
+/// Orders of the master.
+type Orders = UnboundedReceiver<Order<Settings>>;
 
 /// Threads that wait for the disk, or compress files, for each thread that serves clients.
 const READERS: usize = 8;
@@ -64,11 +70,12 @@ pub fn run() -> Result<(), String> {
     let challenges = Arc::<Challenges>::default();
     let endpoints = endpoints(&settings, &certificates, &challenges)?;
     let site = Arc::new(CurrentSite::new(Site::new(settings)?));
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = watch::channel(None);
     let listening: Vec<(TcpListener, Arc<Endpoint>)> = sockets.into_iter().zip(endpoints).collect();
-    start_threads(&site, &challenges, &log, &listening, &stopped)?;
+    let work = Arc::<Work>::default();
+    start_threads(&site, &challenges, &log, &listening, &work, &stopped)?;
     control::ready();
-    let process = Process { site, certificates, challenges, log, stop };
+    let process = Process { site, certificates, challenges, log, work, stop };
     process.runtime()?.block_on(process.lead(listening))
 }
 
@@ -116,7 +123,8 @@ fn start_threads(
     challenges: &Arc<Challenges>,
     log: &Option<Arc<AccessLog>>,
     listening: &[(TcpListener, Arc<Endpoint>)],
-    stopped: &watch::Receiver<bool>,
+    work: &Arc<Work>,
+    stopped: &watch::Receiver<Option<Stop>>,
 ) -> Result<(), String> {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let settings = site.get().settings.clone();
@@ -132,6 +140,7 @@ fn start_threads(
             )),
             places: Arc::new(Semaphore::new(places(&settings))),
             handshakes: Arc::clone(&handshakes),
+            work: Arc::clone(work),
             stop: stopped.clone(),
         };
         let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| {
@@ -195,7 +204,8 @@ struct Process {
     certificates: Vec<Option<Arc<Certificates>>>,
     challenges: Arc<Challenges>,
     log: Option<Arc<AccessLog>>,
-    stop: watch::Sender<bool>,
+    work: Arc<Work>,
+    stop: watch::Sender<Option<Stop>>,
 }
 
 impl Process {
@@ -204,7 +214,7 @@ impl Process {
     }
 
     /// Follows the master until the process is to end, then waits for the requests.
-    async fn lead(&self, listening: Vec<(TcpListener, Arc<Endpoint>)>) -> Result<(), String> {
+    async fn lead(&self, listening: Listening) -> Result<(), String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut orders = control::all_orders().map_err(failed)?;
         if let Some(settings) = self.site.get().settings.acme.clone() {
@@ -220,7 +230,11 @@ impl Process {
                     Some(Order::Settings(Err(error))) => control::error(&error),
                     Some(Order::Reopen) => self.log.iter().for_each(|log| log.reopen()),
                     Some(Order::Ping) => control::pong(),
-                    None => break,
+                    Some(Order::End(end)) => break self.end(end, listening, orders).await,
+                    None => {
+                        let end = End::within(self.site.get().settings.graceful_timeout);
+                        break self.end(end, listening, orders).await;
+                    }
                 },
                 _ = look.tick() => {
                     let found = self.stamps();
@@ -232,8 +246,6 @@ impl Process {
                 }
             }
         }
-        drop(listening);
-        self.end().await;
         Ok(())
     }
 
@@ -273,6 +285,9 @@ impl Process {
     fn tell(&self, told: &mut serde_json::Value) {
         let mut now = stats::json();
         let ends: Vec<i64> = self.certificates.iter().flatten().filter_map(|one| one.not_after()).collect();
+        let Counts { streams, tunnels } = self.work.lasting();
+        now["streams"] = streams.into();
+        now["tunnels"] = tunnels.into();
         now["certificate_not_after"] = ends.into_iter().min().into();
         if now != *told {
             control::stats(&now);
@@ -280,16 +295,51 @@ impl Process {
         }
     }
 
-    /// Accepts nobody any more, and waits for the requests of the clients that are there.
-    async fn end(&self) {
-        let deadline = Instant::now() + self.site.get().settings.grace();
-        let _ = self.stop.send(true);
-        while stats::OPEN.load(Relaxed) > 0 && Instant::now() < deadline {
-            sleep(END_LOOK).await;
+    /// Accepts nobody any more, and waits for the work of the clients that are there. A later order counts instead.
+    async fn end(&self, end: End, listening: Listening, mut orders: Orders) {
+        drop(listening);
+        let mut ending = self.begin_end(end);
+        let (mut look, mut told) = (interval(LOOK), serde_json::Value::Null);
+        let mut has_master = true;
+        loop {
+            let pause = match ending.step(Instant::now(), stats::OPEN.load(Relaxed), &self.work) {
+                Step::Wait(pause) => pause,
+                Step::Tell(left) => {
+                    control::lingering(left);
+                    continue;
+                }
+                Step::Over { is_cut } => break self.finish(is_cut),
+            };
+            tokio::select! {
+                order = orders.recv(), if has_master => match order {
+                    Some(Order::End(end)) => ending = self.begin_end(end),
+                    Some(Order::Reopen) => self.log.iter().for_each(|log| log.reopen()),
+                    Some(Order::Ping) => control::pong(),
+                    Some(Order::Settings(_)) => {}
+                    None => {
+                        has_master = false;
+                        ending = self.begin_end(End::within(self.site.get().settings.graceful_timeout));
+                    }
+                },
+                _ = look.tick() => self.tell(&mut told),
+                () = sleep(pause) => {}
+            }
         }
-        let left = stats::OPEN.load(Relaxed);
-        if left > 0 {
-            control::inform(&format!("{left} connections are cut at the end of GracefulTimeout"));
+    }
+
+    fn begin_end(&self, end: End) -> Ending {
+        let ending = Ending::new(end, Instant::now());
+        self.work.set_ending();
+        let _ = self.stop.send(Some(ending.stop()));
+        ending
+    }
+
+    fn finish(&self, is_cut: bool) {
+        if is_cut {
+            let (requests, Counts { streams, tunnels }) = (self.work.requests(), self.work.lasting());
+            control::inform(&format!(
+                "cut at the end: {requests} requests, {streams} streams, {tunnels} sockets"
+            ));
         }
         self.log.iter().for_each(|log| log.finish());
     }

@@ -13,10 +13,13 @@ use tokio::net::TcpStream;
 use tokio::sync::{watch, Semaphore};
 use tokio::time::timeout;
 
-use crate::connection::{Connection, Stream, Watched};
+use crate::connection::Connection;
+use crate::ending::Stop;
 use crate::handler::Handler;
 use crate::place::Place;
 use crate::rate::Rate;
+use crate::watched::{Stream, Watched};
+use crate::work::Work;
 use handshake::shake_hands;
 use http::Protocol;
 
@@ -42,8 +45,10 @@ pub struct Server {
     pub places: Arc<Semaphore>,
     /// Limits the TLS handshakes of all threads.
     pub handshakes: Arc<Rate>,
-    /// True when the process is to end.
-    pub stop: watch::Receiver<bool>,
+    /// All requests, streams and tunnels.
+    pub work: Arc<Work>,
+    /// None until the process is to end.
+    pub stop: watch::Receiver<Option<Stop>>,
 }
 
 impl Server {

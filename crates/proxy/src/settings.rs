@@ -118,11 +118,6 @@ impl Settings {
         }
     }
 
-    /// See [`graceful_timeout`](Self::graceful_timeout).
-    pub fn grace(&self) -> Duration {
-        seconds(self.graceful_timeout)
-    }
-
     /// The rules for [`public_files`](Self::public_files).
     pub fn file_rules(&self) -> Rules {
         Rules {

@@ -137,7 +137,7 @@ mod tests {
 
     fn client() -> Arc<Connection> {
         let places = Arc::new(tokio::sync::Semaphore::new(1));
-        let place = crate::place::Place::new(places.try_acquire_owned().expect("a place"));
+        let place = crate::place::Place::new(places.try_acquire_owned().expect("a place"), Arc::default());
         Connection::new(([127, 0, 0, 1], 1).into(), false, "localhost:80".into(), None, place)
     }
 

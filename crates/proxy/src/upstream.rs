@@ -22,7 +22,7 @@ use crate::body::Uploaded;
 use crate::connection::Connection;
 use crate::shares::{Part, Shares};
 use kept::Kept;
-pub use kept::WorkerBody;
+pub use kept::{StreamEnd, WorkerBody};
 
 /// A request's body: the client's, or none.
 pub type Upload = Either<Uploaded, Empty<Bytes>>;
@@ -106,7 +106,7 @@ impl Upstream {
             let mut connection = self.connection(max_age).await.map_err(Failure::Unreachable)?;
             match connection.try_send_request(request).await {
                 Ok(response) => {
-                    return Ok(response.map(|body| WorkerBody::new(body, connection, &self.kept)));
+                    return Ok(WorkerBody::of(response, connection, &self.kept));
                 }
                 Err(mut error) => match error.take_message() {
                     // The worker had closed the connection before the request was sent.

@@ -106,14 +106,15 @@ module Fastrack
     # Line of what a refork would save.
     def saving(count) = count && fit("refork would save up to #{bytes(count)}")
 
-    # Line of the proxy.
+    # Lines of the proxy, and of those that linger.
     def proxy(proxy)
       return if proxy.nil?
 
       counts = { "open" => "open", "requests" => "requests", "h2_requests" => "of HTTP/2", "files" => "files", "handshakes" => "handshakes",
                  "bad_gateway" => "bad gateway" }.map { |name, word| "#{proxy[name].to_i} #{word}" }
       counts.unshift(proxy["state"]) unless proxy["state"] == "serving"
-      fit("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}#{certificate(proxy["certificate_not_after"])}")
+      [fit("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}#{certificate(proxy["certificate_not_after"])}"),
+       *Array(proxy["lingering"]).map { |one| fit("proxy #{one["pid"].to_s.rjust(5)} lingering, #{one["streams"].to_i} streams, #{one["tunnels"].to_i} sockets") }]
     end
 
     def certificate(seconds) = seconds && ", certificate until #{Time.at(seconds).utc.strftime("%Y-%m-%d")}"

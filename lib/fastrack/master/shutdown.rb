@@ -59,6 +59,14 @@ module Fastrack
       end
     end
 
+    # After QUIT: workers serve on until the proxy has finished its requests. A Graceful shutdown follows.
+    class ProxyFirst < Drain
+      # The proxy puts the end off.
+      def start(now) = @due_at = now
+
+      def text; end
+    end
+
     # Workers stop one by one, SpawnInterval apart, while another server takes over.
     class Phased < Shutdown
       def start(now)
@@ -116,7 +124,7 @@ module Fastrack
       def text = "stopping at once, the workers are killed"
     end
 
-    KINDS = [Drain, Phased, Graceful, Quick].freeze
+    KINDS = [Drain, ProxyFirst, Phased, Graceful, Quick].freeze
     private_constant :KINDS
   end
 

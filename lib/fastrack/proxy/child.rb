@@ -1,10 +1,12 @@
 # frozen_string_literal: true
 
+require "json"
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/line_reader"
 require_relative "../worker/control_channel"
+require_relative "ending"
 require_relative "program"
 
 module Fastrack
@@ -44,7 +46,7 @@ module Fastrack
       # @return [String, nil] why it has not become ready
       attr_reader :error
       # @return [Float, nil] monotonic seconds at which a process that was told to end is killed
-      attr_accessor :kill_at
+      attr_reader :kill_at
 
       # @param settings [Settings]
       # @param user [UserGroup, nil] the user that the process runs as
@@ -81,8 +83,20 @@ module Fastrack
         @settings = settings
       end
 
-      # Has the process finish its requests, and end.
-      def stop = tell("stop\n")
+      # Has the process accept no others, finish its requests, and end. A later order counts instead of an earlier one.
+      #
+      # @param ending [Ending]
+      # @param now [Float] monotonic seconds
+      def stop(ending, now)
+        @kill_at = now + ending.kill_after
+        tell(ending.to_line)
+      end
+
+      # Whether only streams and sockets are left.
+      def lingers? = !@lingering.nil?
+
+      # @return [Hash] for the status
+      def lingering_row = { pid: @pid, **(JSON.parse(@stats || "{}", symbolize_names: true).slice(:streams, :tunnels)) }
 
       # Has the process open its log file anew.
       def reopen_logs = tell("reopen\n")
@@ -193,11 +207,17 @@ module Fastrack
         when "ready" then @ready = true
         when "pong" then @heard_at, @asked_at = now, nil
         when "stats" then @stats = text
+        when "lingering" then linger(*text.split.map(&:to_i))
         when "applied" then @taken = text.to_i
         when "refused" then refuse(*text.split(" ", 2))
         when "error" then @ready ? Log.line("proxy: #{text}", :error) : @error = text
         when *LEVELS then Log.line("proxy: #{text}", word.to_sym)
         end
+      end
+
+      def linger(streams, sockets)
+        @lingering = true
+        Log.line("the proxy (pid #{@pid}) lingers for #{Log.count(streams, "stream")} and #{Log.count(sockets, "socket")}")
       end
 
       def refuse(number, reason)

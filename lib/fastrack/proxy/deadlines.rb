@@ -35,10 +35,10 @@ module Fastrack
       # @return [Array<Float>] monotonic seconds when to look again
       def step(now, configuration, booting:, serving:, ending:)
         late, @late = @late, {}
-        ending.each { |child| kill(child, "has not finished within #{seconds(configuration.graceful_timeout)} (GracefulTimeout)") if now >= child.kill_at }
+        ending.each { |child| kill(child, "has not finished within #{seconds(configuration.graceful_timeout)} (GracefulTimeout)") if child.kill_at&.<=(now) }
         due = [boot_limit(booting, configuration.worker_boot_timeout), serve_limit(serving, configuration.worker_timeout)].compact
         due = due.map { |child, at, text| check(child, at, text, now, late) }
-        [*due, *ending.map(&:kill_at), question(serving, configuration.worker_timeout, now)].compact.select { |at| at > now }
+        [*due, *ending.filter_map(&:kill_at), question(serving, configuration.worker_timeout, now)].compact.select { |at| at > now }
       end
 
       private

@@ -11,13 +11,11 @@ module Fastrack
     #
     #     booting --ready--> serving --stop--> ending --> ended
     #
-    # One process serves. Beside it another one boots if a HUP has named other listeners, and earlier ones finish their requests.
+    # One process serves. Beside it another one boots if a HUP has named other listeners, and earlier ones finish their requests, and linger
+    # for streams and sockets as a worker does.
     class Supervisor
       # Least seconds between two starts; ErrRespawnInterval may be longer.
       LEAST_PAUSE = 0.5
-
-      # Seconds that a process gets to end itself after GracefulTimeout.
-      TIME_TO_END = 1
 
       # Reads of a process that has ended: as much as a pipe holds.
       LAST_READS = 65_536 / LineReader::PIECE
@@ -57,7 +55,10 @@ module Fastrack
 
       # @return [Array(Integer, String, String), nil] pid (0: there is no process), state and counters (in JSON), for the status; nil when no
       #   option asks for a proxy
-      def row = ([(@child || @next)&.pid.to_i, state, @child&.stats.to_s] if @wanted || @child)
+      def row = ([(@child || @next)&.pid.to_i, state, counts] if @wanted || @child)
+
+      # Whether a proxy that is to end still has clients.
+      def ending? = @ending.any?
 
       # @return [String, nil] why the proxy has not taken the settings of the last HUP
       def failure = @failure || @child&.refusal
@@ -97,27 +98,28 @@ module Fastrack
         children.select(&:ended?).each { |child| lose(child, now) }
         take_over if @next&.ready?
         start_again if lost? && now >= @not_before
-        @postponed&.postpone(now) if children.empty?
+        @postponed&.postpone(now) if @stop_at && @ending.all?(&:lingers?)
         limits = @deadlines.step(now, configuration, booting: @next, serving: @child, ending: @ending)
         @due_at = [*limits, (@not_before if lost?), (now + LEAST_PAUSE if children.count(&:flush).positive?)].compact.min
       end
 
-      # Ends the proxy before the workers, which serve until the proxy has finished its requests: meanwhile a graceful shutdown drains.
+      # Ends the proxy before the workers: these serve until the proxy has finished its requests, unless another server's workers do.
       #
       # @param kind [Class] of the shutdown that is to begin
       # @param shutdown [Shutdown, nil] the present one
+      # @param replaced [Boolean] whether another server serves on
       # @return [Class] the kind of shutdown that can begin now
-      def before_shutdown(kind, shutdown)
-        return kind if kind == Shutdown::Drain || !stop
+      def before_shutdown(kind, shutdown, replaced: false)
+        return kind if kind == Shutdown::Drain || !stop(replaced, shutdown.nil?)
         return kind.tap { @ending.each(&:kill) } if kind == Shutdown::Quick
 
-        ends = @ending.map(&:kill_at).max + TIME_TO_END
-        return kind if kind != Shutdown::Graceful || now >= ends
+        ends = (@ending.filter_map(&:kill_at).max || now) + Ending::TIME_TO_END
+        return kind if kind != Shutdown::Graceful || replaced || @ending.all?(&:lingers?) || now >= ends
 
-        # #step puts the end forward again when the proxy has ended.
+        # #step puts the end forward again when the proxy has finished its requests.
         @postponed = shutdown if shutdown.is_a?(Shutdown::Drain)
         @postponed&.postpone(ends)
-        Shutdown::Drain
+        shutdown ? shutdown.class : Shutdown::ProxyFirst
       end
 
       # Called at the end of the master. A proxy that still runs reads the end of file, and ends.
@@ -190,33 +192,45 @@ module Fastrack
         Log.repeated("the proxy: #{reason.gsub(/\d+/, "")}", :error) { "the proxy does not start: #{reason}; #{then_}" }
       end
 
-      # No option asks for the proxy any more.
-      def dismiss
-        [@child, @next].compact.each { |child| end_later(child) }
+      # Ends all processes: no option asks for the proxy any more, or the server stops.
+      def dismiss(ending = Ending.replaced(configuration))
+        (@stop_at ? children : [@child, @next].compact).each { |child| end_later(child, ending) }
         @child = @next = nil
       end
 
       # Has the proxy finish its requests and accept no others.
       #
+      # @param replaced [Boolean] see #before_shutdown
+      # @param leaves [Boolean] whether the listeners are left to another server, as after QUIT
       # @return [Boolean] whether a proxy still runs
-      def stop
+      def stop(replaced, leaves)
         @wanted = false
-        @stop_at ||= now
-        dismiss
-        # New clients are refused rather than kept waiting.
-        @launcher.listeners.each { |listener| listener.close if listener.role == :edge }
+        unless @stop_at
+          @stop_at = now
+          other = replaced ? :ours : (:supervised if leaves && @launcher.supervised?)
+          dismiss(Ending.stopped(configuration, other: other, sockets: leaves))
+          # New clients are refused rather than kept waiting.
+          @launcher.listeners.each { |listener| listener.close if listener.role == :edge }
+        end
         @due_at = now
         @ending.any?
       end
 
       # A process that boots has no requests to finish.
-      def end_later(child)
+      def end_later(child, ending = Ending.replaced(configuration))
         return true unless child
 
-        child.ready? ? child.stop : child.kill
-        child.kill_at = now + configuration.graceful_timeout + TIME_TO_END
+        # One proxy may linger. An earlier one ends its streams and sockets now.
+        @ending.each { |one| one.stop(Ending.replaced(configuration, linger: 0.0), now) } unless @ending.include?(child)
+        child.ready? ? child.stop(ending, now) : child.kill
         @due_at = now
-        @ending << child
+        @ending |= [child]
+      end
+
+      def counts
+        return @child&.stats.to_s if @ending.empty?
+
+        JSON.generate(JSON.parse(@child&.stats || "{}").merge(lingering: @ending.map(&:lingering_row)))
       end
     end
   end

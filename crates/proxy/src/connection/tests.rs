@@ -1,12 +1,15 @@
 use super::*;
+use crate::watched::{Stream, Watched};
+use hyper::body::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 const TIMES: Times =
     Times { head: Duration::from_secs(30), idle: Duration::from_secs(95), write: Duration::from_secs(60) };
 
 fn connection() -> Arc<Connection> {
     let places = Arc::new(tokio::sync::Semaphore::new(1));
-    let place = Place::new(places.try_acquire_owned().expect("a place"));
+    let place = Place::new(places.try_acquire_owned().expect("a place"), Arc::default());
     Connection::new(([127, 0, 0, 1], 1).into(), false, "localhost:80".into(), None, place)
 }
 

@@ -22,7 +22,7 @@ impl Server {
         tokio::select! {
             // This branch comes first: nobody is accepted after the stop, whatever the other branch waits for.
             biased;
-            _ = stop.wait_for(|stop| *stop) => {}
+            _ = stop.wait_for(Option::is_some) => {}
             () = self.accept_all(&listener, &endpoint) => {}
         }
     }
@@ -33,7 +33,8 @@ impl Server {
             let Ok(permit) = Arc::clone(&self.places).acquire_owned().await else { return };
             match accept_after(self.wait_for_handshakes(endpoint), listener).await {
                 Ok((stream, peer)) => {
-                    let (server, endpoint, place) = (self.clone(), Arc::clone(endpoint), Place::new(permit));
+                    let (server, endpoint, place) =
+                        (self.clone(), Arc::clone(endpoint), Place::new(permit, Arc::clone(&self.work)));
                     tokio::spawn(async move { server.serve(stream, peer, &endpoint, place).await });
                 }
                 Err(error) if fastrack_sys::is_clients_error(&error) => {}

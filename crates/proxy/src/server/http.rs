@@ -8,18 +8,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
+use hyper::header::{HeaderValue, CONNECTION};
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 
 use super::Server;
 use crate::body::Outgoing;
-use crate::connection::{Connection, Watched};
+use crate::connection::Connection;
 use crate::handler::Handler;
 use crate::settings::Settings;
 use crate::stats;
+use crate::watched::Watched;
 
 /// Bytes of responses that an HTTP/2 stream may have in memory.
 const STREAM_BUFFER: usize = 64 * 1024;
@@ -85,6 +87,7 @@ impl Server {
             }
             // HTTP/2 needs no upgrades. With the builder's upgrades, which are for HTTP/1.1, it would take either protocol.
             Protocol::Http2 => {
+                connection.set_frames();
                 let builder = auto_builder(settings).http2_only();
                 Box::pin(builder.serve_connection(io, service).into_owned())
             }
@@ -155,7 +158,15 @@ impl Service<Request<Incoming>> for Answers {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (handler, connection) = (Arc::clone(&self.handler), Arc::clone(&self.connection));
-        Box::pin(async move { Ok(handler.answer(&connection, request).await) })
+        Box::pin(async move {
+            let has_frames = request.version() == Version::HTTP_2;
+            let mut response = handler.answer(&connection, request).await;
+            let changes = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if connection.is_last() && !has_frames && !changes {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        })
     }
 }
 
