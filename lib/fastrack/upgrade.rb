@@ -133,12 +133,12 @@ module Fastrack
 
       messages = ready.include?(@new.channel) ? @new.messages : []
       return lose_new if @new.gone?
-      return if (messages & [ControlChannel::READY, ControlChannel::READY_AND_QUIT]).empty? || !@new.booting?
+      return if messages.empty? || !@new.booting?
 
       @new.ready
       Log.line("the new master (pid #{@new.pid}) is ready")
       @orders.done("USR2")
-      :quit if messages.include?(ControlChannel::READY_AND_QUIT)
+      :quit if messages.any? { |message| message.kind == ControlChannel::READY_AND_QUIT }
     end
 
     def lose_new
@@ -158,7 +158,7 @@ module Fastrack
       return unless @old && ready.include?(@old.channel)
 
       messages = @old.channel.read
-      return messages.include?(ControlChannel::TIMED_OUT) ? :stop : nil if messages
+      return (:stop if messages.any? { |message| message.kind == ControlChannel::TIMED_OUT }) if messages
 
       @old.channel.close
       @old = nil

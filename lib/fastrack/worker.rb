@@ -300,7 +300,7 @@ module Fastrack
 
     # Whether the master has promoted this worker to the mold. A worker that has lingered is not promoted: its clients may still be there.
     def promoted?(channel)
-      !@lost && !@linger&.begun? && (@promoted || channel.read.to_a.include?(ControlChannel::PROMOTE))
+      !@lost && !@linger&.begun? && (@promoted || channel.read.to_a.any? { |message| message.kind == ControlChannel::PROMOTE })
     rescue IOError
       # The app has closed the channel.
       false
@@ -327,8 +327,9 @@ module Fastrack
       channel.write(ControlChannel::LIMIT_REACHED)
       # The answer comes at once, unless the master is stopped (SIGSTOP).
       messages = channel.to_io.wait_readable(1) ? channel.read : []
-      @promoted = messages&.include?(ControlChannel::PROMOTE)
-      messages.nil? || messages.include?(ControlChannel::GO)
+      kinds = messages&.map(&:kind)
+      @promoted = kinds&.include?(ControlChannel::PROMOTE)
+      kinds.nil? || kinds.include?(ControlChannel::GO)
     rescue IOError
       # The app has closed the channel, and the master has noticed that.
       true

@@ -27,8 +27,25 @@ RSpec.describe "A master of root's whose app writes to it", if: Process.uid.zero
     loop { IO.select(nil, [$stdout]); written = $stdout.write_nonblock(piece, exception: false); written.is_a?(Integer) && (sum += written) > 2_000_000 && (File.write(name, "x", mode: "a"); sum = 0) }
   RUBY
 
+  # In generation 0: it names another process instead of the worker that it has forked, whose channel it speaks into.
+  lies = <<~RUBY
+    LIE = File.expand_path("lie", __dir__)
+    Fastrack::ControlChannel.prepend(Module.new do
+      def forked(order, pid)
+        return super unless File.exist?(LIE)
+
+        order.descriptors.first.write_nonblock("ready\nlimit reached\n") rescue nil
+        super(order, File.read(LIE))
+      end
+    end)
+    SAYING = File.expand_path("mold", __dir__)
+    # Called there at USR1.
+    Fastrack::LogFiles.singleton_class.prepend(Module.new { def reopen = (SAY.call(File.binread(SAYING)) if File.exist?(SAYING)) })
+  RUBY
+
   app = <<~RUBY
     #{channel}
+    #{lies}
     run lambda { |env|
       path = env["PATH_INFO"]
       case path
@@ -89,5 +106,44 @@ RSpec.describe "A master of root's whose app writes to it", if: Process.uid.zero
     expect(server.log).to include('\e[2K\rfastrack: Fastrack is ready\u202E\xFF')
     expect(server.log).not_to match(/[^[:print:]\n]|\p{Cf}/)
     expect(lines.grep(/\A(?:fastrack: )?Fastrack is ready/).size).to eq(1)
+  end
+
+  it "outlives what is no message from a worker, closes its channel, and replaces it" do
+    lines = ["started", "memory", "memory 1 2", "lingering", "lingering 1", "lingering 1 2 3", "mold", "forked", "forked 1 2", "stop TERM", "restart", "reaped 1 0", "ready x",
+             "outgrown \xff", "lingering #{"9" * 30} 1", "x" * 5000, "\0"]
+    lines.each.with_index(1) do |line, index|
+      before = server.workers
+      server.post("/say", "#{line}\n")
+      server.await_log("#{before.first}) has said what is no message")
+      server.await_others(before)
+      expect([server.get.status, server.log.scan("has said what is no message").size]).to eq([200, index]), line
+    end
+  end
+
+  it "outlives what is no message from generation 0, and has another one" do
+    lines = ["ready", "memory 1", "memory 1 2 3", "forked 1 #{"9" * 30}", "lingering 1 1", "stop KILL", "x" * 5000]
+    lines.each.with_index(1) do |line, index|
+      server.write("mold", "#{line}\n")
+      Process.kill(:USR1, server.molds.first)
+      server.await_log("has said what is no message", index)
+      # The next one has loaded the app when it forks.
+      before = server.workers.each { |pid| Process.kill(:KILL, pid) }
+      server.await_others(before)
+    end
+    expect(peak).to be < 60
+  end
+
+  it "signals no process that generation 0 names instead of its worker, be it root's, the master itself, or a worker" do
+    others = [spawn("sleep", "600"), server.master, 1, server.molds.first, "9" * 9]
+    others.each.with_index(1) do |other, index|
+      File.write(server.file("lie"), other.to_s)
+      Process.kill(:KILL, server.workers.first) if server.workers.any?
+      server.await_log("it has named a process that it has not forked", index)
+    end
+    File.unlink(server.file("lie"))
+    server.await_workers(1)
+    expect([server.get.status, peak < 60, Process.wait(others.first, Process::WNOHANG)]).to eq([200, true, nil])
+  ensure
+    others&.first&.then { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
   end
 end

@@ -8,9 +8,10 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
   channel = Fastrack::ControlChannel
   # Messages of a worker that has become the mold, and of a master that has not known so.
   noise_of_master = [channel::GO, channel::STAY, channel::PROMOTE, channel::KNOWN]
-  noise_of_mold = [channel::FORBID, channel::ENDING, channel::OUTGROWN, channel::LIMIT_REACHED]
+  noise_of_mold = ["#{channel::FORBID} app.rb:3", channel::ENDING, channel::OUTGROWN, channel::LIMIT_REACHED]
 
-  def pair = Fastrack::ControlChannel.pair.each { |one| (@channels ||= []) << one }
+  # The master's end, and a promoted worker's.
+  def pair = Fastrack::ControlChannel.pair.each { |one| (@channels ||= []) << one }.tap { |ours, _| ours.from = :promoted }
 
   after { @channels&.each(&:close) }
 
@@ -44,7 +45,7 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
       ours.close
       expect(mold.join(20)).to eq(mold)
       expect(orders.map { |order| order.numbers.drop(1) }).to eq(Array.new(20) { |index| [1, index, index.even? ? index : nil, 7] })
-      expect(others - noise_of_mold).to eq([])
+      expect(others.map { |other| other.to_a.flatten.join(" ") } - noise_of_mold).to eq([])
     end
   end
 
@@ -80,19 +81,19 @@ RSpec.describe "Fastrack::ControlChannel", once: nil do
     theirs.write(channel::READY)
     theirs.write(channel::ENDING)
     theirs.close
-    expect(Array.new(2) { ours.read }).to eq([[channel::READY, channel::ENDING], nil])
+    expect(Array.new(2) { ours.read&.map(&:kind) }).to eq([[channel::READY, channel::ENDING], nil])
   end
 
   it "has a forked process wait until it is known, whatever signals come meanwhile" do
     before = trap(:USR1) {}
-    pid, ours = channel.fork(pair, []) { |theirs| theirs.write("begun") }
+    pid, ours = channel.fork(pair, []) { |theirs| theirs.write(channel::READY) }
     @channels << ours
     20.times do
       Process.kill(:USR1, pid)
       expect(ours.to_io.wait_readable(0.01)).to be_nil
     end
     ours.write(channel::KNOWN)
-    expect([ours.to_io.wait_readable(20), ours.read]).to eq([ours.to_io, ["begun"]])
+    expect([ours.to_io.wait_readable(20), ours.read.map(&:kind)]).to eq([ours.to_io, [channel::READY]])
     expect(Process.wait(pid)).to eq(pid)
   ensure
     trap(:USR1, before)

@@ -54,11 +54,13 @@ RSpec.describe "Fastrack::HeldChild", once: nil do
 
   it "adopts a child once, and neither another process nor another user's" do
     pid = sleeping
-    expect([stranger, Process.pid, Process.ppid, 1, 0, -1, -pid, (1 << 31) - 1].map { |other| held.adopted(other) }).to all(be_nil)
-    expect(held.adopted(pid, Process.uid + 1)).to be_nil
-    child = held.adopted(pid, Process.uid)
-    expect([child.pid, held.adopted(pid), held.descriptors.compact.size]).to eq([pid, nil, child.descriptor ? 1 : 0])
+    expect([stranger, Process.pid, Process.ppid, 1, 0, -1, -pid, (1 << 31) - 1].map { |other| held.adopted(other, Process.pid) }).to all(be_nil)
+    allow(Fastrack::ProcStat).to receive(:users).and_call_original
+    allow(Fastrack::ProcStat).to receive(:users).with(1).and_return([Process.uid, Process.euid, Process.uid + 1, Process.euid])
+    expect(held.adopted(pid, 1)).to be_nil
+    child = held.adopted(pid, Process.pid)
+    expect([child.pid, held.adopted(pid, Process.pid), held.descriptors.compact.size]).to eq([pid, nil, child.descriptor ? 1 : 0])
     child.release
-    expect([child.signal(:KILL), held.adopted(pid).pid, held.descriptors.compact.size]).to eq([false, pid, child.descriptor ? 1 : 0])
+    expect([child.signal(:KILL), held.adopted(pid, Process.pid).pid, held.descriptors.compact.size]).to eq([false, pid, child.descriptor ? 1 : 0])
   end
 end

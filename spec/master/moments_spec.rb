@@ -38,7 +38,7 @@ RSpec.describe "A moment", once: "Ruby of the master" do
   it "in which a killed process ends and another one gets its pid, does not leave that without a time limit" do
     configuration = double(worker_boot_timeout: 60, worker_timeout: 0, request_timeout: 0)
     generation0 = lambda do |spawned_at|
-      Fastrack::MoldHandle.new(5_000_001, double, spawned_at).tap { |handle| handle.define_singleton_method(:signal) { |_| nil } }
+      Fastrack::MoldHandle.new(double(pid: 5_000_001), double("from=": nil), spawned_at).tap { |handle| handle.define_singleton_method(:signal) { |_| nil } }
     end
     handles = [generation0.call(0.0)]
     workers = double(lingering: double(step: nil, due_at: nil)).tap { |one| one.define_singleton_method(:each) { handles.each } }
@@ -57,7 +57,7 @@ RSpec.describe "A moment", once: "Ruby of the master" do
     pid = reader.gets.to_i
     eventually { ProcessTable.entry(pid).state == "Z" }
     ours, theirs = Fastrack::ControlChannel.pair
-    handle = Fastrack::WorkerHandle.new(0, pid, 1, ours, nil, 0.0).tap(&:elsewhere)
+    handle = Fastrack::WorkerHandle.new(0, Fastrack::GrandChild.new(pid, nil), 1, ours, nil, 0.0)
     theirs.close
     handle.messages
     expect(handle.reap(1.0)).to be_nil
@@ -74,12 +74,13 @@ RSpec.describe "A moment", once: "Ruby of the master" do
     workers = Object.new.extend(Fastrack::ExitEvents)
     { configuration: double(after_worker_exit: true), mold: nil }.each { |name, value| workers.define_singleton_method(name) { value } }
     ended = ->(pid) { workers.send(:note_exit, double(nr: 0, pid: pid, generation: 1), double(status: 9)).then { workers.send(:send_exits) } }
-    workers.first, successor = [lost, ours].map { |channel| Fastrack::MoldHandle.new(5_000_001, channel, 0.0).tap(&:molded) }
+    workers.first, successor = [lost, ours].map { |channel| Fastrack::MoldHandle.new(double(pid: 5_000_001), channel, 0.0).tap(&:molded) }
     most = Fastrack::ExitEvents::MOST_WAITING
     (0..most).each { |number| ended.call(number) }
     workers.first = successor
-    taken = Enumerator.produce { reader.read.tap { workers.send(:send_exits) } }.take_while(&:any?).flatten
-    expect(taken).to eq((1..most).map { |number| "event after_worker_exit 0 #{number} 1 9" })
+    read = -> { reader.to_io.wait_readable(0) ? reader.take_orders : [] }
+    taken = Enumerator.produce { read.call.tap { workers.send(:send_exits) } }.take_while(&:any?).flatten
+    expect(taken.map { |order| [order.kind, *order.words].join(" ") }).to eq((1..most).map { |number| "event after_worker_exit 0 #{number} 1 9" })
   ensure
     [lost, ours, reader].each(&:close)
   end
@@ -99,12 +100,12 @@ RSpec.describe "A moment", once: "Ruby of the master" do
 
   it "in which the code of a HUP has loaded does not make a mold's worker on trial one of the new code" do
     channel, = Fastrack::ControlChannel.pair
-    trial = Fastrack::WorkerHandle.new(0, 5_000_001, 2, channel, nil, 0.0).tap { |handle| handle.instance_variable_set(:@state, :serving) }
+    trial = Fastrack::WorkerHandle.new(0, double(pid: 5_000_001), 2, channel, nil, 0.0).tap { |handle| handle.instance_variable_set(:@state, :serving) }
     workers = Fastrack::Workers.allocate
     { handles: [trial], trial: trial, size: 1 }.each { |name, value| workers.instance_variable_set(:"@#{name}", value) }
     generations = Fastrack::Generations.allocate
     launcher = double(open_listeners: [], listeners: [])
-    { workers: workers, launcher: launcher, coming: double(forbids: nil, ready?: false) }.each { |name, value| generations.instance_variable_set(:"@#{name}", value) }
+    { workers: workers, launcher: launcher, coming: double(forbids: nil, ready?: false, remake?: false) }.each { |name, value| generations.instance_variable_set(:"@#{name}", value) }
     expect(generations.send(:adopt, 1)).to eq(2)
     expect(workers.complete?(2)).to be(false)
   end

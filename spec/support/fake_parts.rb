@@ -24,6 +24,26 @@ class FakeBoard
   def count_restart(_cause) = nil
 end
 
+# A HeldChild of a FakeSystem.
+class FakeChild
+  attr_reader :pid, :status
+
+  def initialize(system, pid)
+    @system, @pid = system, pid
+  end
+
+  def child? = true
+  def signal(name) = (@system.kill_of(nil, name, pid) unless @ended)
+  def detach = nil
+
+  def ended?
+    _, @status = @system.wait2_of(nil, pid, 0) unless @ended
+    @ended ||= !@status.nil?
+  rescue Errno::ECHILD
+    @ended = true
+  end
+end
+
 # MasterHooks without a thread that watches the time.
 class FakeHooks
   def initialize(system, signals)

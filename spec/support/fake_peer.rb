@@ -123,16 +123,19 @@ class FakePeer
     (fault?(3) ? 2 : 1).times { @channel.write(message) }
   end
 
+  # @return [Array<String>, nil] kinds of the master's messages
+  def read = @channel.read&.map(&:kind)
+
   def hang
     @system.note("#{self} hangs")
     @hung = true
   end
 
   def act_waiting(_readable)
-    messages = @channel.read
-    return die(1 << 8) if messages.nil?
+    kinds = read
+    return die(1 << 8) if kinds.nil?
 
-    @state = first? ? (@handing ? :reading : :loading) : :booting if messages.include?(CHANNEL::KNOWN)
+    @state = first? ? (@handing ? :reading : :loading) : :booting if kinds.include?(CHANNEL::KNOWN)
   end
 
   def act_reading(readable)
@@ -179,16 +182,16 @@ class FakePeer
   def act_asking(readable)
     return if !readable && @system.random.rand(3).positive?
 
-    messages = readable ? @channel.read : []
-    @promoted = true if messages&.include?(CHANNEL::PROMOTE)
-    @state = messages.nil? || messages.include?(CHANNEL::GO) ? :finishing : :serving
+    kinds = readable ? read : []
+    @promoted = true if kinds&.include?(CHANNEL::PROMOTE)
+    @state = kinds.nil? || kinds.include?(CHANNEL::GO) ? :finishing : :serving
   end
 
   def act_finishing(_readable)
     return hang if fault?(2)
 
     tell(CHANNEL::ENDING)
-    @promoted ||= @channel.read.to_a.include?(CHANNEL::PROMOTE)
+    @promoted ||= read.to_a.include?(CHANNEL::PROMOTE)
     @state = @promoted ? :promoting : :ending
   end
 

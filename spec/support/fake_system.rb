@@ -3,7 +3,7 @@
 require "fastrack"
 require "fastrack/native"
 require "fastrack/launcher"
-%w[fake_parts fake_peer fake_watch].each { |name| require_relative name }
+%w[fake_babble fake_parts fake_peer fake_watch].each { |name| require_relative name }
 
 # A system of one thread and a clock of its own, in which the real Master, with all that it holds of its processes, runs against FakePeers. The
 # channels are real; what the master asks of the kernel is answered here. A seed decides on the order of all that happens, late messages included,
@@ -41,9 +41,11 @@ class FakeSystem
   attr_reader :now, :random, :peers, :board, :launcher, :master
 
   # @param steps [Integer] faults and orders
-  def initialize(seed, steps)
+  # @param babble [Integer] further lines that processes write while there are faults, whatever they have to say
+  def initialize(seed, steps, babble = 0)
     @random = Random.new(seed)
     @steps = steps
+    @babble = FakeBabble.new(@random, babble)
     @now = 1000.0
     @peers = []
     @events = []
@@ -147,6 +149,8 @@ class FakeSystem
     broken("nothing comes to rest") if @looks > LOOKS * 4
     return disturb if !@quiet && @random.rand(12).zero?
 
+    @babble.say(@peers.select(&:alive)) unless @quiet
+
     peer = enabled.sample(random: @random)
     return pass(until_at, peer) if peer.nil? || (!@quiet && @random.rand(4).zero?)
 
@@ -172,7 +176,7 @@ class FakeSystem
   # What goes wrong, and what operators do.
   private def disturb
     @steps -= 1
-    if @steps.negative? then calm_down
+    if @steps.negative? then @babble.left? ? @steps += 1 : calm_down
     elsif @random.rand(2).zero? then operate
     else
       peer = @peers.select(&:alive).sample(random: @random) or return
@@ -332,6 +336,15 @@ class FakeSystem
     [pid, peer.status]
   end
 
+  # What the master holds of its children.
+  def forked_of(_owner, pid) = FakeChild.new(self, pid)
+
+  def adopted_of(_owner, pid, _forker = nil)
+    FakeChild.new(self, pid) if @peers.any? { |one| one.pid == pid && !one.reaped && one.parent_is_master? } && @workers.each.none? { |handle| handle.pid == pid }
+  end
+
+  def descriptors_of(_owner) = []
+
   def clock_gettime_of(_owner, *) = @now
 
   def of_of(_owner, pid)
@@ -373,7 +386,7 @@ class FakeSystem
   end
 end
 
-{ Fastrack::ControlChannel.singleton_class => %i[select pair fork], Process.singleton_class => %i[kill wait2 clock_gettime],
+{ Fastrack::ControlChannel.singleton_class => %i[select pair fork], Fastrack::HeldChild.singleton_class => %i[forked adopted descriptors], Process.singleton_class => %i[kill wait2 clock_gettime],
   Fastrack::ProcessMemory.singleton_class => %i[of known?], Fastrack::ProcessSetup.singleton_class => %i[foreground?],
   Fastrack::ForkGuard.singleton_class => %i[install], Fastrack::SignalQueue => %i[install], Fastrack::Log.singleton_class => %i[line say],
   Fastrack::Seat.singleton_class => %i[answer], Fastrack::Scoreboard.singleton_class => %i[new], Fastrack::MasterHooks.singleton_class => %i[new] }

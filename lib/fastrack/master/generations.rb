@@ -3,6 +3,7 @@
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
+require_relative "../process/held_child"
 require_relative "../process/last_words"
 require_relative "../process/memory"
 require_relative "../upgrade/handing"
@@ -166,7 +167,7 @@ module Fastrack
 
           become_another(theirs, *kept, forks)
         end
-        @workers.add(MoldHandle.new(pid, channel, now)).tap { |mold| mold.handing = ours }.tap(&:known)
+        @workers.add(MoldHandle.new(HeldChild.forked(pid), channel, now)).tap { |mold| mold.handing = ours }.tap(&:known)
       end
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       ours&.close

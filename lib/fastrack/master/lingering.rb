@@ -39,6 +39,8 @@ module Fastrack
     # @param sockets [Integer]
     # @param now [Float] monotonic seconds
     def add(handle, streams, sockets, now)
+      return if handle.lingering?
+
       handle.linger(now)
       return handle.leave_sockets if @leaves
 

@@ -6,10 +6,11 @@ require_relative "worker_handle"
 module Fastrack
   # The master's view of generation 0.
   class MoldHandle < WorkerHandle
+    # @param process [HeldChild]
     # @param channel [ControlChannel] the master's end
     # @param spawned_at [Float] monotonic seconds
-    def initialize(pid, channel, spawned_at)
-      super(nil, pid, 0, channel, nil, spawned_at)
+    def initialize(process, channel, spawned_at)
+      super(nil, process, 0, channel, nil, spawned_at, from: :first)
       @state = :mold
       @loaded = @started = @plugins = @reopens = false
     end

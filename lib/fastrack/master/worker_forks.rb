@@ -2,9 +2,11 @@
 
 require_relative "../error"
 require_relative "../log"
+require_relative "../process/held_child"
 require_relative "../process/last_words"
 require_relative "../process/orphans"
 require_relative "../worker/control_channel"
+require_relative "grand_child"
 require_relative "hooks"
 require_relative "worker_handle"
 
@@ -21,7 +23,7 @@ module Fastrack
     GONE = [EOFError, Errno::EPIPE, Errno::ECONNRESET].freeze
 
     # Errors for which the mold is the reason. For all others, such as Errno::EMFILE, the master is.
-    FAILURES = [*GONE, ControlChannel::NoAnswer, TimeLimit::Unfinished].freeze
+    FAILURES = [*GONE, ControlChannel::NoAnswer, ControlChannel::Broken, TimeLimit::Unfinished].freeze
     private_constant :GONE, :FAILURES
 
     # @return [Array<ControlChannel>] channels of the last worker, which a forked process may have inherited
@@ -29,7 +31,7 @@ module Fastrack
 
     # @param launcher [Launcher]
     # @param hooks [MasterHooks]
-    # @yieldparam message [String] each message of a mold that is no answer
+    # @yieldparam message [Message] each message of a mold that is no answer
     # @yieldparam mold [WorkerHandle]
     def initialize(launcher, hooks, &other)
       @launcher = launcher
@@ -91,8 +93,9 @@ module Fastrack
       end
       raise Refused, LastWords.of(mold.pid) || "it could not fork" unless pid.positive?
 
+      process = process_of(pid, mold) or raise ControlChannel::Broken, "it has named a process that it has not forked"
       Orphans.own(pid)
-      handle_of(mold, nr, entry, generation, pid, ours)
+      handle_of(mold, nr, entry, generation, process, ours)
     rescue StandardError, TimeLimit::Unfinished
       ours&.close
       raise
@@ -103,13 +106,17 @@ module Fastrack
     # @param one [Listener, Integer]
     def copy(one) = IO.for_fd(one.is_a?(Integer) ? one : one.fileno, autoclose: false)
 
-    def handle_of(mold, nr, entry, generation, pid, channel)
+    # The number is no more than the mold's word.
+    #
+    # @return [HeldChild, GrandChild, nil]
+    def process_of(number, mold)
+      @launcher.subreaper? ? HeldChild.adopted(number, mold.pid) : GrandChild.new(number, @launcher.configuration.user)
+    end
+
+    def handle_of(mold, nr, entry, generation, process, channel)
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       signal = @launcher.interactive? ? "TERM" : "QUIT"
-      WorkerHandle.new(nr, pid, generation, channel, entry, now, signal).tap do |handle|
-        handle.origin = mold
-        handle.elsewhere unless @launcher.subreaper?
-      end
+      WorkerHandle.new(nr, process, generation, channel, entry, now, signal).tap { |handle| handle.origin = mold }
     end
   end
 end

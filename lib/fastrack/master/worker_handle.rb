@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../process/exit_status"
+require_relative "../log"
 require_relative "../process/memory"
 require_relative "../process/proc_stat"
 require_relative "../worker"
@@ -26,6 +26,9 @@ module Fastrack
     # Seconds from the end of a channel to the end of its process. Between the two the kernel closes the process's files.
     TIME_TO_EXIT = 1
 
+    # Most characters of what is no message, for the log.
+    LONGEST_QUOTE = 100
+
     # Seconds between two orders to stop.
     STOP_INTERVAL = 1
 
@@ -41,14 +44,18 @@ module Fastrack
     attr_reader :stopping_since
 
     # @param nr [Integer] slot of the worker
+    # @param process [HeldChild, GrandChild]
     # @param channel [ControlChannel] the master's end
     # @param entry [Array(Scoreboard, Integer), nil] scoreboard entry of the worker; nil when the scoreboard is full
     # @param stop_signal [String]
-    def initialize(nr, pid, generation, channel, entry, spawned_at, stop_signal = "QUIT")
+    # @param from [Symbol] who writes into the channel: see Message::KINDS
+    def initialize(nr, process, generation, channel, entry, spawned_at, stop_signal = "QUIT", from: :worker)
       @nr = nr
-      @pid = pid
+      @process = process
+      @pid = process.pid
       @generation = generation
       @channel = channel
+      @channel.from = from
       @entry = entry
       @spawned_at = spawned_at
       @stop_signal = stop_signal
@@ -107,6 +114,7 @@ module Fastrack
     # Makes the worker the mold after its last request.
     def promote
       @promoted = true
+      @channel.from = :promoted
       @channel.write(ControlChannel::PROMOTE)
       stop(:refork)
     end
@@ -122,6 +130,8 @@ module Fastrack
 
     # Called when the worker has become the mold and waits for orders.
     def molded
+      return if @molded
+
       @molded = true
       @state = :mold
       @served = requests
@@ -166,6 +176,7 @@ module Fastrack
     #
     # @param now [Float] monotonic seconds
     def disconnected?(now)
+      return true if broken? && !stopping?
       return false if @reconsidered_at.nil? || now < @reconsidered_at || stopping?
 
       entry = current
@@ -194,13 +205,19 @@ module Fastrack
       @stopping_since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    # @return [Array<String>] see ControlChannel
+    # @return [Array<Message>] those that have arrived
     def messages
-      @channel.read || [].tap do
-        @channel.close
-        @reconsidered_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIME_TO_EXIT
-      end
+      found = @channel.read
+      return found if found && !@channel.broken
+
+      reject_words if @channel.broken
+      @channel.close
+      @reconsidered_at = Process.clock_gettime(Process::CLOCK_MONOTONIC) + TIME_TO_EXIT
+      found.to_a
     end
+
+    # Whether the process has said what is no message. It is replaced.
+    def broken? = !@channel.broken.nil?
 
     # False once the worker has exited, or is about to exit.
     def connected? = !@channel.closed?
@@ -307,26 +324,14 @@ module Fastrack
     # Notes the status of a process that only its mold can wait for.
     #
     # @param number [Integer] see wait(2)
-    def reaped(number)
-      @status = ExitStatus.new(@pid, number)
-    end
+    def reaped(number) = (@process.reaped(number) unless @process.child?)
 
     # @param now [Float] monotonic seconds
     # @return [WorkerExit, nil] nil while the process runs
     def reap(now)
-      return exited(@status, now) if @status
-
-      # Only for this pid, because the app waits for children that the app has started.
-      pid, status = Process.wait2(@pid, Process::WNOHANG)
-      exited(status, now) if pid
-    rescue Errno::ECHILD
-      # A part of the app waits for all children, and was faster. On macOS workers are children of their mold, which may hang.
-      exited(nil, now) unless @elsewhere && ProcStat.exists?(@pid) && (connected? || !killed?)
-    end
-
-    # Called where the master does not become the parent of this process.
-    def elsewhere
-      @elsewhere = true
+      # The status is nil if a part of the app waits for all children, and was faster. On macOS workers are children of their mold, which
+      # may hang.
+      exited(@process.status, now) if @process.ended? || (killed? && !connected? && !@process.child?)
     end
 
     # @return [Integer, nil] slot in the scoreboard
@@ -336,14 +341,14 @@ module Fastrack
     def detach
       @channel.close
       release_entry
-      Process.detach(@pid)
+      @process.detach
     end
 
     private
 
     def exited(status, now)
       # The worker's last message may be unread.
-      @state, @ready = :serving, true if booting? && connected? && messages.include?(ControlChannel::READY)
+      @state, @ready = :serving, true if booting? && connected? && messages.any? { |message| message.kind == ControlChannel::READY }
       @channel.close
       timed_out = scoreboard(:read)&.fetch(:state) == :ending
       WorkerExit.new(status: status, state: @state, timed_out: timed_out, request: request(now), killed_for: @killed).tap do |exit|
@@ -381,12 +386,12 @@ module Fastrack
       board&.public_send(name, slot, *arguments)
     end
 
-    # The signal reaches this worker only, because the pid stays taken until the worker is reaped.
-    def signal(name)
-      Process.kill(name, @pid)
-    rescue Errno::ESRCH
-      # A part of the app has reaped the worker, as #reap will notice.
-      nil
+    # A worker that serves finishes its requests: see Workers#recycle. No other process has clients.
+    def reject_words
+      Log.line("#{name} has said what is no message: #{@channel.broken[0, LONGEST_QUOTE].inspect}", :error)
+      kill("it has said what is no message") if booting? || mold?
     end
+
+    def signal(name) = @process.signal(name)
   end
 end

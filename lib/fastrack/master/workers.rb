@@ -228,7 +228,7 @@ module Fastrack
       @handles.each { |handle| receive_all(handle, handle.messages, drain, may_exit) if ready.include?(handle.channel) }
     end
 
-    # @param messages [Array<String>]
+    # @param messages [Array<Message>]
     def receive_all(handle, messages, drain = false, may_exit = false) # rubocop:disable Style/OptionalBooleanParameter -- as above
       messages.each { |message| receive(message, handle, drain, may_exit) }
     end
@@ -236,8 +236,8 @@ module Fastrack
     # @return [Array<ControlChannel>] the open channels
     def channels = @handles.select(&:connected?).map(&:channel)
 
-    # @return [Array<ControlChannel>] channels that a forked process may have inherited
-    def descriptors = channels | @forks.spawning
+    # @return [Array<#close>] channels and pidfds that a forked process may have inherited
+    def descriptors = channels | @forks.spawning | HeldChild.descriptors
 
     # Gives up all workers, when the master fails.
     def detach
@@ -250,34 +250,35 @@ module Fastrack
     def configuration = @launcher.configuration
 
     def receive(message, handle, drain, may_exit)
-      case message
+      case message.kind
       when ControlChannel::READY then ready(handle, drain)
       when ControlChannel::ENDING then handle.ending
       when ControlChannel::MOLD then handle.molded.then { handle.stop if may_exit }
-      when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message == ControlChannel::INTERRUPT_TAKEN
-      when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message)
+      when ControlChannel::INTERRUPT_TAKEN, ControlChannel::INTERRUPT_LEFT then handle.interrupt_taken = message.kind == ControlChannel::INTERRUPT_TAKEN
+      when ControlChannel::OUTGROWN, ControlChannel::TOO_LARGE then outgrown(handle, message.kind)
       when ControlChannel::LIMIT_REACHED then handle.answer(may_exit || handle.stopping? || (spare? && handle.retiring != :mold))
-      when ControlChannel::STARTED then handle.note_plugins
-      when ControlChannel::RESTART then @launcher.restart
-      else receive_words(message, handle)
+      when ControlChannel::LINGERING then @lingering.add(handle, *message.words, now)
+      when ControlChannel::COPIES_CODE then @forbidden_by ||= YJIT
+      when ControlChannel::FORBID then forbid(handle, *message.words)
+      else receive_of_mold(handle, message)
       end
     end
 
-    def receive_words(message, handle)
-      if message == ControlChannel::COPIES_CODE then @forbidden_by ||= YJIT
-      elsif message.start_with?(ControlChannel::FORBID) then forbid(handle, message.delete_prefix("#{ControlChannel::FORBID} "))
-      elsif message.start_with?(ControlChannel::STOP)
-        # In development INT may be meant for a debugger, as the terminal's is.
-        # A mold that is told to finish gets TERM, too.
-        return if handle.stopping?
-
-        @signals.push(message.end_with?("INT") && configuration.development? ? "INT" : Master::STOP)
-      elsif message.start_with?(ControlChannel::LINGERING) then @lingering.add(handle, *message.split.drop(1).map(&:to_i), now)
-      elsif message.start_with?(ControlChannel::MEMORY) then handle.note_memory(*message.split.drop(1).map(&:to_i))
-      elsif message.start_with?(ControlChannel::REAPED)
-        pid, status = message.split.drop(1).map(&:to_i)
+    def receive_of_mold(handle, message)
+      case message.kind
+      when ControlChannel::STARTED then handle.note_plugins
+      when ControlChannel::MEMORY then handle.note_memory(*message.words)
+      when ControlChannel::RESTART then @launcher.restart
+      when ControlChannel::STOP then stop_for(handle, *message.words)
+      when ControlChannel::REAPED
+        pid, status = message.words
         @handles.find { |one| one.pid == pid && one.origin.equal?(handle) }&.reaped(status)
       end
+    end
+
+    # In development INT may be meant for a debugger, as the terminal's is. A mold that is told to finish gets TERM, too.
+    def stop_for(handle, signal)
+      @signals.push(signal == "INT" && configuration.development? ? "INT" : Master::STOP) unless handle.stopping?
     end
 
     def forbid(handle, place)
@@ -312,8 +313,10 @@ module Fastrack
     end
 
     def replace(handle)
-      Log.line("worker #{handle.nr} (pid #{handle.pid}) has no connection to the master any more: has the app closed all " \
-               "sockets? Replacing it")
+      # The line about a broken one is there.
+      unless handle.broken?
+        Log.line("#{handle.name} has no connection to the master any more: has the app closed all sockets? Replacing it")
+      end
       handle.stop(:failure)
     end
 
@@ -325,11 +328,13 @@ module Fastrack
     end
 
     # Called when a worker takes more than MaxMemoryPerChild.
-    def outgrown(handle, message)
+    def outgrown(handle, kind)
       limit = configuration.max_memory_per_child or return
       text = "worker #{handle.nr} (pid #{handle.pid}) takes #{ProcessMemory.format((handle.memory&.pss).to_i)} of memory after " \
              "#{Log.count(handle.requests, "request")}; MaxMemoryPerChild is #{ProcessMemory.format(limit)}: "
-      if message == ControlChannel::OUTGROWN
+      if kind == ControlChannel::OUTGROWN
+        return if handle.past_limit
+
         handle.recycle(:memory)
         Log.line("#{text}recycling it")
       elsif @too_small != limit

@@ -16,21 +16,22 @@ module Fastrack
       # @return [HeldChild]
       def forked(pid) = hold(pid)
 
-      # @param pid [Integer] that another process has said
-      # @param user [Integer, nil] the only user that the process may have; nil: any
+      # @param pid [Integer] of a process that this one has not forked, or that another process has named
+      # @param forker [Integer, nil] pid of the process that has named it, and says that it has forked it. Then both have the same users.
       # @return [HeldChild, nil] nil: the process is no child of this one, or is held already, or is another user's
-      def adopted(pid, user = nil)
+      # @raise [SystemCallError] when the system does not tell
+      def adopted(pid, forker = nil)
         return if @held.key?(pid) || !ChildProcess.own?(pid)
 
         child = hold(pid)
-        return child if user.nil? || ProcStat.users(pid).uniq == [user]
+        return child if forker.nil? || ProcStat.users(pid) == ProcStat.users(forker)
 
         child.release
         nil
       rescue SystemCallError
-        # The process has ended, and its status cannot be read.
+        # The system lacks descriptors or memory to tell.
         child&.release
-        nil
+        raise
       end
 
       # @return [Array<#close>] descriptors that a forked process must not keep
@@ -74,12 +75,12 @@ module Fastrack
       true
     end
 
-    # @param name [String, Symbol]
+    # @param name [String, Symbol, Integer]
     # @return [Boolean] false if the child has ended
     def signal(name)
       return false if @ended
 
-      number = Signal.list.fetch(name.to_s)
+      number = name.is_a?(Integer) ? name : Signal.list.fetch(name.to_s)
       return deliver(number) if @descriptor && !@descriptor.closed?
       return false unless ChildProcess.own?(@pid)
 
@@ -88,6 +89,9 @@ module Fastrack
     rescue Errno::ESRCH
       false
     end
+
+    # Whether this process waits for the other one: see GrandChild.
+    def child? = true
 
     # Lets Ruby wait for the child, because this process no longer does.
     def detach

@@ -5,6 +5,7 @@ require_relative "../listener/inherited"
 require_relative "../log"
 require_relative "../master/process_setup"
 require_relative "../process/guards"
+require_relative "../process/held_child"
 require_relative "../process/last_words"
 require_relative "../process/start_command"
 require_relative "../proxy"
@@ -27,7 +28,7 @@ module Fastrack
         number = environment.delete(VARIABLE) or return
         socket = UNIXSocket.for_fd(Integer(number, 10))
         socket.close_on_exec = true
-        new(ControlChannel.new(socket))
+        new(ControlChannel.new(socket, :old_master))
       rescue SystemCallError, ArgumentError
         # The variable is another program's, or the descriptor was closed.
         nil
@@ -135,7 +136,7 @@ module Fastrack
           pid, channel = ControlChannel.fork(ControlChannel.pair, kept, launcher.hooks.fork_limit) do |theirs|
             become_master(launcher, theirs, in_child)
           end
-          new(pid, channel, now, launcher.configuration).tap { channel.write(ControlChannel::KNOWN) }
+          new(HeldChild.forked(pid), channel, now, launcher.configuration).tap { channel.write(ControlChannel::KNOWN) }
         end
       end
 
@@ -189,21 +190,26 @@ module Fastrack
       end
     end
 
-    # @return [Integer]
-    attr_reader :pid
     # @return [ControlChannel]
     attr_reader :channel
     # @return [Float, nil] monotonic seconds when #step has something to do
     attr_reader :due_at
 
-    def initialize(pid, channel, now, configuration)
-      @pid = pid
+    # @param process [HeldChild]
+    # @param channel [ControlChannel]
+    # @param now [Float] monotonic seconds
+    # @param configuration [Configuration]
+    def initialize(process, channel, now, configuration)
+      @process = process
       @channel = channel
+      @channel.from = :new_master
       @grace = configuration.graceful_timeout
       @due_at = now + configuration.boot_timeout
       @state = :booting
-      @status = nil
     end
+
+    # @return [Integer]
+    def pid = @process.pid
 
     def booting? = @state == :booting
 
@@ -236,13 +242,11 @@ module Fastrack
     def signal(name)
       @due_at = nil if name == :KILL
       @channel.write(ControlChannel::TIMED_OUT)
-      Process.kill(name, @pid) if @status.nil?
-      true
-    rescue SystemCallError
+      @process.signal(name)
       true
     end
 
-    # @return [Array<String>] messages of the new master
+    # @return [Array<Message>] messages of the new master
     def messages
       return [] if @channel.closed?
 
@@ -252,26 +256,23 @@ module Fastrack
 
     # Whether the new master has failed, or has exited and closed its channel. With rackup's --daemonize the started process exits with 0,
     # and the serving process keeps the channel open.
-    def gone?
-      _, @status = Process.wait2(@pid, Process::WNOHANG) if @status.nil?
-      !@status.nil? && (@channel.closed? || !@status.success?)
-    rescue Errno::ECHILD
-      # A part of the app has waited for the process.
-      @channel.closed?
-    end
+    def gone? = @process.ended? && (@channel.closed? || (!status.nil? && !status.success?))
 
     # @return [String] how the new master ended, for the log
     def ending
       return "was not ready within BootTimeout" if timed_out?
-      return "exited" if @status.nil?
+      return "exited" if status.nil?
 
-      how = @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "exited with status #{@status.exitstatus}"
+      how = status.signaled? ? "was killed by SIG#{Signal.signame(status.termsig)}" : "exited with status #{status.exitstatus}"
       booting? ? "#{how} before it was ready" : how
     end
 
     # Lets Ruby reap the process, because this master exits first.
-    def detach
-      Process.detach(@pid) if @status.nil?
-    end
+    def detach = @process.detach
+
+    private
+
+    # @return [Process::Status, nil] nil also if a part of the app has waited for the process
+    def status = @process.status
   end
 end

@@ -5,72 +5,19 @@ require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
 require_relative "../process/line_reader"
+require_relative "message"
 
 module Fastrack
-  # Messages between the master and a worker or the mold, or between the old and the new master, over a socket pair. A message is a line:
-  # its kind, and numbers that belong to it. A stream keeps lines whole on all systems: the kernel accepts a short line entirely or not at all.
+  # Messages between the master and a worker or the mold, or between the old and the new master, over a socket pair. A message is a line,
+  # see Message. A stream keeps lines whole on all systems: the kernel accepts a short line entirely or not at all.
   class ControlChannel
-    # Master: the handle of the forked process exists, so the process may begin.
-    KNOWN = "known"
-    # Worker: hooks have run, signal handlers are set, and the worker serves. New master: all of its workers serve.
-    READY = "ready"
-    # Worker: the request limit is reached; may the worker exit? The worker waits for the answer.
-    LIMIT_REACHED = "limit reached"
-    # Worker: all requests are served, and only hooks are left. A replacement need not wait for hooks.
-    ENDING = "ending"
-    # Worker: all requests are served, and it waits for streams and for sockets that the app has taken over. Their numbers follow.
-    LINGERING = "lingering"
-    # Answers to LINGERING: leave the sockets, and exit after the last stream; or end all. The seconds to spread the ends over follow.
-    LEAVE = "leave"
-    END_ALL = "end all"
-    # Worker: it takes more memory than MaxMemoryPerChild, and serves until it is told to stop.
-    OUTGROWN = "outgrown"
-    # Worker: it takes more memory than MaxMemoryPerChild since its first request. The message comes once.
-    TOO_LARGE = "too large"
-    # Worker or mold: the app forbids reforks. The place of the call follows.
-    FORBID = "forbid reforks"
-    # Worker: it runs YJIT on a Ruby whose full GC writes to all of YJIT's code (MutableBranchList::for_each), so a refork saves nothing.
-    COPIES_CODE = "copies code"
-    # Worker: whether something in the app, such as a debugger, handles INT.
-    INTERRUPT_TAKEN = "interrupt taken"
-    INTERRUPT_LEFT = "interrupt left"
-    # Answers to LIMIT_REACHED: exit, because a replacement takes over; or serve until a signal comes. A promoted worker gets neither.
-    # A mold gets GO before the end of its channel, if the master lets go of it.
-    GO = "go"
-    STAY = "stay"
-    # New master: all of its workers serve, and the old master is to quit.
-    READY_AND_QUIT = "ready and quit"
-    # Master: after its last request the worker is to become the mold instead of exiting.
-    PROMOTE = "promote"
-    # Worker: it is the mold now, and waits for orders. Generation 0: the app is loaded.
-    MOLD = "mold"
-    # Mold: a signal, whose name follows, is to stop the server: an app's child has ended, and the server without it is of no use.
-    STOP = "stop"
-    # Mold: a plugin restarts the server.
-    RESTART = "restart"
-    # Mold: its plugins have started.
-    STARTED = "started"
-    # Generation 0: its memory, which the master may not read: PSS and private bytes follow.
-    MEMORY = "memory"
-    # Mold: a process that only the mold can wait for has ended. Its pid and its status (wait(2)) follow.
-    REAPED = "reaped"
-    # Old master: the new master took too long to boot.
-    TIMED_OUT = "timed out"
-
-    # Master to mold: fork a worker. The order's number, how many descriptors belong to it, the worker's number, its place in the scoreboard, and
-    # identities of listeners.
-    FORK = "fork"
-    # Mold: the order's number, and the pid of its worker; 0: there is none.
-    FORKED = "forked"
-    # Master to generation 0: start the plugins. "later" follows if the server serves already.
-    START = "start"
-    # Master to generation 0: an event of the server's. Its name and numbers follow.
-    EVENT = "event"
-    # Master to generation 0: the server has stopped, or has other code.
-    FINISH = "finish"
+    include MessageKinds
 
     # Raised when a mold does not answer in time.
     NoAnswer = Class.new(Error)
+
+    # Raised when a mold has said what is no message.
+    Broken = Class.new(Error)
 
     # An order to a mold: its kind, words that belong to it, and descriptors.
     Order = Struct.new(:kind, :words, :descriptors) do
@@ -149,8 +96,11 @@ module Fastrack
       pid
     end
 
-    def initialize(socket)
+    # @param socket [UNIXSocket]
+    # @param from [Symbol] who writes at the other end: see Message::KINDS
+    def initialize(socket, from = :master)
       @socket = socket
+      @from = from
       @lines = LineReader.new(socket)
       @orders = 0
       @descriptors = []
@@ -158,6 +108,12 @@ module Fastrack
 
     # @return [IO] for IO.select
     def to_io = @socket
+
+    # @return [Symbol] who writes at the other end: see Message::KINDS
+    attr_accessor :from
+
+    # @return [String, nil] what the other process has said that is no message; nothing is read from then on
+    attr_reader :broken
 
     # Ignores errors, because the end of the other process is noticed in other ways.
     #
@@ -182,9 +138,9 @@ module Fastrack
 
     # Reads once, so that a process that writes without an end holds nobody up.
     #
-    # @return [Array<String>, nil] messages that have arrived; nil when the other process has closed its channel
+    # @return [Array<Message>, nil] messages that have arrived; nil when the other process has closed its channel, or is broken
     def read
-      @lines.read&.grep(String)
+      messages(@lines.read) unless @broken
     rescue Errno::ENOMEM, Errno::ENOBUFS
       # The other process still runs. The pause keeps IO.select from reporting the channel again at once.
       sleep MEMORY_PAUSE
@@ -198,7 +154,7 @@ module Fastrack
     # @param listeners [Array<Integer>] identities of the listeners whose descriptors come after the first one
     # @param descriptors [Array<IO>] copies of which the mold gets (SCM_RIGHTS, unix(7))
     # @param seconds [Numeric, nil] for the answer; nil: no limit
-    # @yieldparam message [String] each other one that comes before it
+    # @yieldparam message [Message] each other one that comes before it
     # @return [Integer] the worker's pid; 0: the mold could not fork
     # @raise [IOError, SystemCallError, Error] when there is no answer
     def order(nr, slot, listeners, descriptors, seconds, &other)
@@ -246,6 +202,19 @@ module Fastrack
 
     private
 
+    # @param lines [Array<String, Symbol>, nil]
+    # @return [Array<Message>, nil]
+    def messages(lines)
+      lines&.filter_map do |line|
+        next if @broken
+
+        # An old master may be of another version, and a worker that becomes the mold reads orders that are a mold's.
+        message = Message.parse(line, @from) if line.is_a?(String)
+        @broken = line.to_s unless message || %i[master old_master].include?(@from)
+        message
+      end
+    end
+
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     def order_of(line)
@@ -256,9 +225,11 @@ module Fastrack
     # @return [Integer, nil] the pid, if the answer to this order is among the messages
     def answer(number)
       messages = read or raise EOFError, "it has ended"
-      answers, others = messages.partition { |message| message.start_with?("#{FORKED} ") }
+      answers, others = messages.partition { |message| message.kind == FORKED }
       others.each { |message| yield message }
-      answers.map { |message| message.split.drop(1).map(&:to_i) }.to_h[number]
+      raise Broken, "it has said #{@broken[0, 100].inspect}" if @broken
+
+      answers.map(&:words).to_h[number]
     end
   end
 end

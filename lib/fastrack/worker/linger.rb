@@ -65,10 +65,11 @@ module Fastrack
     end
 
     def take(message)
-      if message == ControlChannel::LEAVE then @leaves = true
-      elsif message.start_with?(ControlChannel::END_ALL)
+      case message.kind
+      when ControlChannel::LEAVE then @leaves = true
+      when ControlChannel::END_ALL
         @next_at = now
-        @ends_at = now + message.delete_prefix(ControlChannel::END_ALL).to_f
+        @ends_at = now + message.words.first
       end
     end
 
