@@ -190,9 +190,9 @@ impl Scoreboard {
         Some(first)
     }
 
-    /// Number of slots that have ever been used. Later slots are empty.
+    /// Number of slots that have ever been used. Later slots are empty. A worker's application may have overwritten the number.
     pub fn used(&self) -> usize {
-        self.board.used.published() as usize
+        self.board.slots.len().min(self.board.used.published() as usize)
     }
 
     /// The worker's handle of a slot. None if there is no such slot.

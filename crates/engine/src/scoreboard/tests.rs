@@ -180,3 +180,25 @@ fn a_process_that_inherits_the_descriptor_sees_the_same_scoreboard() {
     assert_eq!(board.read(index).and_then(|entry| entry.worker), Some(worker));
     assert_ne!(board.reserve(), Some(index));
 }
+
+#[test]
+fn numbers_that_an_application_has_overwritten_keep_no_reader_busy() {
+    let board = Scoreboard::new().expect("memory");
+    let index = board.reserve().expect("a slot");
+    board.assign(index, WorkerId { nr: u64::MAX, pid: 77, generation: u64::MAX });
+    board.board.used.set(u64::MAX);
+    let slot = &board.board.slots[index];
+    slot.other_threads.set(u64::MAX);
+    slot.memory.proportional.set(u64::MAX);
+    for thread in &slot.threads {
+        thread.started.set(u64::MAX);
+        thread.requests.set(1 << 50);
+        thread.state.set(State::Serving);
+    }
+    assert_eq!(board.used(), board.board.slots.len());
+    assert!(board.read(index).is_some());
+    board.totals();
+    board.requests_by_number();
+    board.release(index);
+    assert!(board.reserve().is_some());
+}
