@@ -14,11 +14,15 @@ class HTTP2Frames
 
   Frame = Struct.new(:type, :flags, :stream, :payload)
 
+  # Names of settings (RFC 9113 §6.5.2).
+  INITIAL_WINDOW_SIZE = 4
+
   # @param io [#read, #write]
-  def initialize(io)
+  # @param settings [Hash{Integer => Integer}] the client's
+  def initialize(io, settings = {})
     @io = io
     @io.write(PREFACE)
-    write(SETTINGS, 0, 0, "")
+    write(SETTINGS, 0, 0, settings.flatten.pack("nN" * settings.size))
   end
 
   # @return [Hash{Integer => Integer}] the server's settings

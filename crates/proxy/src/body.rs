@@ -9,6 +9,7 @@ use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
 use crate::connection::{Delivery, InFlight};
 use crate::files::Content;
+use crate::shares::Part;
 use crate::upstream::{StreamEnd, WorkerBody};
 use crate::work::Lasting;
 
@@ -19,8 +20,8 @@ pub enum Source {
     Own(Content),
     /// From a worker.
     Worker(WorkerBody),
-    /// From a worker, compressed on the way.
-    Compressed(Box<Compressed<WorkerBody>>),
+    /// From a worker, compressed on the way, with the memory for it.
+    Compressed { body: Box<Compressed<WorkerBody>>, _memory: Part },
 }
 
 /// A request's body on its way to a worker. The request lasts as long as the body, even if the worker has answered before.
@@ -97,7 +98,7 @@ impl Outgoing {
                 part.map_ok(Frame::data).map_err(Error::from)
             }
             Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
-            Source::Compressed(body) => Pin::new(&mut **body).poll_frame(cx),
+            Source::Compressed { body, .. } => Pin::new(&mut **body).poll_frame(cx),
         }
     }
 
@@ -106,7 +107,7 @@ impl Outgoing {
         let body = match &mut self.source {
             Source::Own(_) => return Poll::Pending,
             Source::Worker(body) => body,
-            Source::Compressed(body) => body.inner(),
+            Source::Compressed { body, .. } => body.inner(),
         };
         if body.size_hint().exact().is_some() {
             return Poll::Pending;
@@ -140,7 +141,7 @@ impl Body for Outgoing {
         match &self.source {
             Source::Own(content) => content.left() == 0,
             Source::Worker(body) => body.is_end_stream(),
-            Source::Compressed(_) => false,
+            Source::Compressed { .. } => false,
         }
     }
 
@@ -148,7 +149,7 @@ impl Body for Outgoing {
         match &self.source {
             Source::Own(content) => SizeHint::with_exact(content.left()),
             Source::Worker(body) => body.size_hint(),
-            Source::Compressed(_) => SizeHint::default(),
+            Source::Compressed { .. } => SizeHint::default(),
         }
     }
 }

@@ -59,6 +59,8 @@ pub struct Connection {
     looks: AtomicBool,
     /// Requests that are with a worker.
     pub exchanges: Share,
+    /// Bytes of encoders.
+    pub encoders: Share,
 }
 
 impl Connection {
@@ -91,6 +93,7 @@ impl Connection {
             ended_at: AtomicU64::new(0),
             looks: AtomicBool::new(false),
             exchanges: Share::default(),
+            encoders: Share::default(),
         })
     }
 

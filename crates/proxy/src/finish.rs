@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -14,9 +15,11 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use crate::body::Source;
 use crate::compress::{self, Accepted, Coding, Compressed};
+use crate::connection::Connection;
 use crate::control;
 use crate::fields;
 use crate::files::{conditions, Content, Files};
+use crate::memory;
 use crate::site::Site;
 use crate::upstream::WorkerBody;
 
@@ -35,7 +38,12 @@ pub fn own(status: StatusCode) -> Response<Source> {
 }
 
 /// The worker's response without what is about the connection to the worker, with a file instead of its name, and compressed.
-pub async fn for_client(site: &Site, response: Response<WorkerBody>, asked: &Asked) -> Response<Source> {
+pub async fn for_client(
+    site: &Site,
+    connection: &Arc<Connection>,
+    response: Response<WorkerBody>,
+    asked: &Asked,
+) -> Response<Source> {
     let (mut parts, body) = response.into_parts();
     fields::remove_hop_by_hop(&mut parts.headers);
     if let Some(folder) = &site.sendfile {
@@ -44,7 +52,7 @@ pub async fn for_client(site: &Site, response: Response<WorkerBody>, asked: &Ask
         }
     }
     if site.settings.compress {
-        compressed(parts, body, asked)
+        compressed(connection, parts, body, asked)
     } else {
         Response::from_parts(parts, Source::Worker(body))
     }
@@ -92,7 +100,12 @@ impl Asked {
 }
 
 /// A page of the app, compressed if the client takes it; or 304 if the client has the page.
-fn compressed(mut parts: response::Parts, body: WorkerBody, asked: &Asked) -> Response<Source> {
+fn compressed(
+    connection: &Arc<Connection>,
+    mut parts: response::Parts,
+    body: WorkerBody,
+    asked: &Asked,
+) -> Response<Source> {
     let fields = &mut parts.headers;
     if parts.status == StatusCode::NOT_MODIFIED && compress::may_be_page(fields) {
         // The same as of the page (RFC 9110 §15.4.5).
@@ -112,8 +125,11 @@ fn compressed(mut parts: response::Parts, body: WorkerBody, asked: &Asked) -> Re
     let source = if asked.is_head() {
         Source::Worker(body)
     } else {
+        let Some(memory) = memory::for_encoder(connection, coding, length) else {
+            return Response::from_parts(parts, Source::Worker(body));
+        };
         match Compressed::new(body, coding) {
-            Ok(body) => Source::Compressed(Box::new(body)),
+            Ok(body) => Source::Compressed { body: Box::new(body), _memory: memory },
             Err(body) => return Response::from_parts(parts, Source::Worker(body)),
         }
     };

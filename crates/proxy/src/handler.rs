@@ -176,7 +176,9 @@ impl Exchange<'_> {
             {
                 answered(own(StatusCode::BAD_GATEWAY), in_flight, logged)
             }
-            Ok(response) => with(finish::for_client(self.site, response, &asked).await, in_flight),
+            Ok(response) => {
+                with(finish::for_client(self.site, self.connection, response, &asked).await, in_flight)
+            }
             Err(failure) => answered(failed(&failure), in_flight, logged),
         }
     }

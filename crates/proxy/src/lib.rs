@@ -24,6 +24,7 @@ mod finish;
 pub mod forwarded;
 mod handler;
 mod local;
+mod memory;
 mod place;
 mod proxy_protocol;
 mod ranges;

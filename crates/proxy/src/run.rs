@@ -16,6 +16,7 @@ use crate::acme::{self, Challenges};
 use crate::control::{self, Order};
 use crate::ending::{End, Ending, Step, Stop};
 use crate::handler::Handler;
+use crate::memory::Trim;
 use crate::rate::Rate;
 use crate::server::{Endpoint, Server};
 use crate::settings::Settings;
@@ -73,9 +74,10 @@ pub fn run() -> Result<(), String> {
     let (stop, stopped) = watch::channel(None);
     let listening: Vec<(TcpListener, Arc<Endpoint>)> = sockets.into_iter().zip(endpoints).collect();
     let work = Arc::<Work>::default();
-    start_threads(&site, &challenges, &log, &listening, &work, &stopped)?;
+    let exchanges = Shares::new(worker_places(), |connection| &connection.exchanges);
+    start_threads(&site, &challenges, &log, &exchanges, &listening, &work, &stopped)?;
     control::ready();
-    let process = Process { site, certificates, challenges, log, work, stop };
+    let process = Process { site, certificates, challenges, log, exchanges, work, stop };
     process.runtime()?.block_on(process.lead(listening))
 }
 
@@ -122,6 +124,7 @@ fn start_threads(
     site: &Arc<CurrentSite>,
     challenges: &Arc<Challenges>,
     log: &Option<Arc<AccessLog>>,
+    exchanges: &Arc<Shares>,
     listening: &[(TcpListener, Arc<Endpoint>)],
     work: &Arc<Work>,
     stopped: &watch::Receiver<Option<Stop>>,
@@ -129,13 +132,12 @@ fn start_threads(
     let (ready, is_ready) = std::sync::mpsc::channel();
     let settings = site.get().settings.clone();
     let handshakes = Arc::new(Rate::new());
-    let worker_places = Shares::new(worker_places(), |connection| &connection.exchanges);
     for number in 0..settings.threads.max(1) {
         let server = Server {
             handler: Arc::new(Handler::new(
                 Arc::clone(site),
                 Arc::clone(challenges),
-                Upstream::new(settings.upstream.clone(), Arc::clone(&worker_places)),
+                Upstream::new(settings.upstream.clone(), Arc::clone(exchanges)),
                 log.clone(),
             )),
             places: Arc::new(Semaphore::new(places(&settings))),
@@ -204,6 +206,7 @@ struct Process {
     certificates: Vec<Option<Arc<Certificates>>>,
     challenges: Arc<Challenges>,
     log: Option<Arc<AccessLog>>,
+    exchanges: Arc<Shares>,
     work: Arc<Work>,
     stop: watch::Sender<Option<Stop>>,
 }
@@ -223,6 +226,7 @@ impl Process {
         let mut look = interval(LOOK);
         let mut stamps = self.stamps();
         let mut told = serde_json::Value::Null;
+        let mut trim = Trim::new();
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
@@ -243,6 +247,8 @@ impl Process {
                         self.reload(None);
                     }
                     self.tell(&mut told);
+                    let (clients, (now, most)) = (stats::OPEN.load(Relaxed) as usize, self.exchanges.held());
+                    trim.look(clients + now, clients + most);
                 }
             }
         }

@@ -36,6 +36,8 @@ pub struct Shares {
 #[derive(Debug)]
 struct State {
     free: usize,
+    /// The least that was free since the last look.
+    least: usize,
     /// Clients that wait for one each, the first one first.
     waiting: VecDeque<(Arc<Connection>, oneshot::Sender<Part>)>,
 }
@@ -52,10 +54,18 @@ impl Shares {
     /// So much to be shared.
     pub fn new(amount: usize, share: fn(&Connection) -> &Share) -> Arc<Self> {
         Arc::new(Shares {
-            state: Mutex::new(State { free: amount, waiting: VecDeque::new() }),
+            state: Mutex::new(State { free: amount, least: amount, waiting: VecDeque::new() }),
             amount,
             share,
         })
+    }
+
+    /// So much is held by all clients together now, and was at most since the last call.
+    pub fn held(&self) -> (usize, usize) {
+        let mut state = self.state();
+        let (free, least) = (state.free, state.least);
+        state.least = free;
+        (self.amount - free, self.amount - least)
     }
 
     /// So much is shared.
@@ -64,7 +74,6 @@ impl Shares {
     }
 
     /// So much for this client; None: the client would hold too much.
-    #[cfg(test)]
     pub fn try_take(self: &Arc<Self>, connection: &Arc<Connection>, amount: usize) -> Option<Part> {
         self.try_take_from(&mut self.state(), connection, amount)
     }
@@ -96,6 +105,7 @@ impl Shares {
             return None;
         }
         state.free -= amount;
+        state.least = state.least.min(state.free);
         share.0.fetch_add(amount, Relaxed);
         Some(Part { shares: Arc::clone(self), connection: Arc::clone(connection), amount })
     }

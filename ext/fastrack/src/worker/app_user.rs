@@ -29,7 +29,9 @@ impl RubyAppUser {
     /// `act { }`: runs the block with the user's effective ids. Returns the block's result. Raises SystemCallError.
     fn act(ruby: &Ruby, this: &Self) -> Result<Value, Error> {
         // `yield_values` returns the block's exceptions as values.
-        this.0.act(|| ruby.yield_values::<_, Value>(())).unwrap_or_else(|error| Err(errno(ruby, &error, "setresuid(2)")))
+        this.0
+            .act(|| ruby.yield_values::<_, Value>(()))
+            .unwrap_or_else(|error| Err(errno(ruby, &error, "setresuid(2)")))
     }
 
     /// `at(path, follow) { |found| }`: runs the block on the file at an absolute path.
