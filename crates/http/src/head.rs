@@ -52,6 +52,15 @@ impl ConnectionOption {
     }
 }
 
+/// Whether a Connection field names Upgrade.
+fn names_upgrade(value: &[u8]) -> bool {
+    // Most values are `keep-alive` or `close`.
+    value.iter().any(|byte| byte.eq_ignore_ascii_case(&b'u'))
+        && value
+            .split(|byte| *byte == b',')
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+}
+
 /// A range of the buffer that a head was parsed from. Unlike a slice, the range stays valid when the buffer grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
@@ -110,6 +119,8 @@ pub struct Head {
     /// The interim response that the client expects before it sends the body.
     pub expectation: Expectation,
     connection: ConnectionOption,
+    /// Whether a Connection field names Upgrade.
+    names_upgrade: bool,
     /// The known names among the fields, one bit each.
     known: u64,
     /// The length of the head with its empty line, in bytes: the offset of the body.
@@ -203,6 +214,7 @@ impl Head {
         self.expectation = Expectation::None;
         self.has_duplicate_env_keys = false;
         self.connection = ConnectionOption::None;
+        self.names_upgrade = false;
         self.known = 0;
         for field in fields {
             let name = field.name.as_bytes();
@@ -244,7 +256,10 @@ impl Head {
             KnownName::Host if repeated || !target::is_authority(value) => return Err(Error::Host),
             KnownName::ContentLength => self.framing = Framing::Length(framing::content_length(value)?),
             KnownName::TransferEncoding => self.framing = framing::transfer_encoding(value)?,
-            KnownName::Connection => self.connection = self.connection.max(ConnectionOption::parse(value)),
+            KnownName::Connection => {
+                self.connection = self.connection.max(ConnectionOption::parse(value));
+                self.names_upgrade |= names_upgrade(value);
+            }
             // In HTTP/1.0, Expect has no meaning (RFC 9110 §10.1.1).
             KnownName::Expect if self.version == Version::Http11 => {
                 let expectation = Expectation::parse(value).ok_or(Error::Expectation)?;
@@ -281,6 +296,11 @@ impl Head {
             Version::Http11 => self.connection != ConnectionOption::Close,
             Version::Http10 => self.connection == ConnectionOption::KeepAlive,
         }
+    }
+
+    /// Whether the client asks for another protocol on this connection (RFC 9110 §7.8), which HTTP/1.0 cannot.
+    pub(crate) fn asks_for_change(&self) -> bool {
+        self.version == Version::Http11 && self.has(KnownName::Upgrade) && self.names_upgrade
     }
 
     /// The request line as it was sent, without its line end.
