@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::head::Head;
 
-/// The field's name. Its value: address, port, scheme and protocol, with a space between two.
+/// The field's name. Its value: address, port, scheme and protocol, and the target if the client has sent another one than the proxy. A space
+/// is between two.
 pub const FORWARDED_FIELD: &str = "Fastrack-Client";
 
 /// The client of a request that the proxy has passed on.
@@ -16,6 +17,8 @@ pub struct Forwarded<'a> {
     pub is_https: bool,
     /// The client's protocol, `HTTP/2`.
     pub protocol: &'a [u8],
+    /// The target as the client has sent it; None: the request has it.
+    pub target: Option<&'a [u8]>,
 }
 
 impl<'a> Forwarded<'a> {
@@ -29,7 +32,7 @@ impl<'a> Forwarded<'a> {
 
     fn parse(value: &'a [u8]) -> Option<Self> {
         let mut words = value.split(|byte| *byte == b' ');
-        let mut word = || words.next().and_then(|word| std::str::from_utf8(word).ok());
+        let mut word = || std::str::from_utf8(words.next()?).ok();
         let ip: IpAddr = word()?.parse().ok()?;
         let port: u16 = word()?.parse().ok()?;
         let is_https = match word()? {
@@ -39,10 +42,12 @@ impl<'a> Forwarded<'a> {
         };
         let protocol = word()?.as_bytes();
         let is_protocol = matches!(protocol, b"HTTP/1.0" | b"HTTP/1.1" | b"HTTP/2");
+        let target = words.next();
         (is_protocol && words.next().is_none()).then_some(Forwarded {
             peer: (ip, port).into(),
             is_https,
             protocol,
+            target,
         })
     }
 }
@@ -54,12 +59,13 @@ mod tests {
 
     #[test]
     fn the_field_tells_address_scheme_and_protocol() {
-        for (value, peer, is_https, protocol) in [
-            ("203.0.113.9 51234 https HTTP/2", "203.0.113.9:51234", true, "HTTP/2"),
-            ("2001:db8::1 0 http HTTP/1.0", "[2001:db8::1]:0", false, "HTTP/1.0"),
+        for (value, peer, is_https, protocol, target) in [
+            ("203.0.113.9 51234 https HTTP/2", "203.0.113.9:51234", true, "HTTP/2", None),
+            ("2001:db8::1 0 http HTTP/1.0", "[2001:db8::1]:0", false, "HTTP/1.0", None),
+            ("192.0.2.1 7 http HTTP/1.1 /a\"b", "192.0.2.1:7", false, "HTTP/1.1", Some(&b"/a\"b"[..])),
         ] {
             let peer = peer.parse().expect("an address");
-            let expected = Forwarded { peer, is_https, protocol: protocol.as_bytes() };
+            let expected = Forwarded { peer, is_https, protocol: protocol.as_bytes(), target };
             assert_eq!(Forwarded::parse(value.as_bytes()), Some(expected));
         }
     }
@@ -70,7 +76,7 @@ mod tests {
             "",
             "203.0.113.9",
             "203.0.113.9 51234 https",
-            "203.0.113.9 51234 https HTTP/2 more",
+            "203.0.113.9 51234 https HTTP/2 /target more",
             "203.0.113.9 512345 https HTTP/2",
             "localhost 1 https HTTP/2",
             "203.0.113.9 1 gopher HTTP/2",

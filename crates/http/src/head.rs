@@ -78,7 +78,8 @@ impl Span {
         }
     }
 
-    pub(crate) fn start(self) -> usize {
+    /// The index of its first byte.
+    pub fn start(self) -> usize {
         self.start as usize
     }
 
@@ -187,6 +188,11 @@ impl Head {
         self.version = if version == 0 { Version::Http10 } else { Version::Http11 };
         self.read_fields(request.headers, buffer)?;
         Ok(Status::Complete)
+    }
+
+    /// Takes the target that the server's own proxy has received, which is a part of `buffer`, in place of the one that it has sent.
+    pub fn replace_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {
+        self.read_target(raw, buffer)
     }
 
     fn read_target(&mut self, raw: &[u8], buffer: &[u8]) -> Result<(), Error> {

@@ -43,5 +43,5 @@ pub use judge::{Judge, Judged};
 pub use limits::Limits;
 pub use response::{Length, Persistence, ResponseHead};
 pub use status_code::{has_no_body, reason};
-pub use target::{percent_decode, split_authority, Target};
+pub use target::{is_authority, percent_decode, split_authority, Target};
 pub use transfer_codings::Coding;

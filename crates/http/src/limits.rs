@@ -26,6 +26,14 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Limits for a request that the server's own proxy has judged by these ones, and to which it has added fields, and the target once more.
+    pub fn behind_proxy(self) -> Self {
+        let head = self.head.saturating_mul(3).saturating_add(4096);
+        Limits { target: self.target.saturating_mul(3), head, fields: self.fields.saturating_add(8) }
+    }
+}
+
 /// The result for a head that httparse did not complete.
 ///
 /// A limit exceeded before the first syntax error takes precedence over the error: the bytes up to the error would have

@@ -68,7 +68,7 @@ impl<'a> Target<'a> {
 
 /// Whether `bytes` are a host with an optional port (RFC 9110 §7.2, RFC 3986 §3.2.2 and §3.2.3). An empty host is an error
 /// in http URIs (RFC 9110 §4.2.1). In brackets, only an IPv6 address without a zone is accepted.
-pub(crate) fn is_authority(bytes: &[u8]) -> bool {
+pub fn is_authority(bytes: &[u8]) -> bool {
     let (host_is_valid, port) = match bytes {
         [b'[', rest @ ..] => match memchr(b']', rest) {
             Some(end) => (is_ipv6(&rest[..end]), &rest[end + 1..]),

@@ -16,9 +16,16 @@ use crate::shares::{Part, Share};
 use crate::stats;
 use crate::work::{Kind, Lasting};
 
-/// How long a client may send after the server's end. The server discards it: a close with unread bytes would be a reset, and the client
-/// could lose the response (RFC 9112 §9.6).
-const LAST_BYTES: Duration = Duration::from_secs(5);
+mod inbound;
+mod notes;
+
+pub use inbound::Inbound;
+pub use notes::{Note, Notes};
+
+/// How long a client may send nothing, and how long it may send at all, after the server's end. The server discards it, as a worker does
+/// (crates/engine/src/reactor/linger.rs): a close with unread bytes would be a reset, and the client could lose the response (RFC 9112 §9.6).
+const LAST_SILENCE: Duration = Duration::from_secs(5);
+const LAST_TIME: Duration = Duration::from_secs(30);
 
 /// State that the requests of a connection share.
 #[derive(Debug)]
@@ -31,6 +38,8 @@ pub struct Connection {
     pub listener: Arc<str>,
     /// The port to which all requests are redirected by https.
     pub redirect_to: Option<u16>,
+    /// What the judge of its bytes tells the handler of its requests.
+    pub notes: Notes,
     /// Requests and tunnels keep the connection, and so the place.
     place: Place,
     began: Instant,
@@ -78,6 +87,7 @@ impl Connection {
             listener,
             redirect_to,
             place,
+            notes: Notes::default(),
             began: Instant::now(),
             requests: AtomicU32::new(0),
             // The first head has the time of a head, and not that of an idle connection.
@@ -103,7 +113,9 @@ impl Connection {
         // A head or a response may begin, and a request end, at any time.
         let next_look = head.min(idle).min(write);
         if self.has_ended() {
-            return LAST_BYTES.checked_sub(self.elapsed(&self.ended_at)).filter(|left| !left.is_zero());
+            let silence = LAST_SILENCE.checked_sub(self.elapsed(&self.since))?;
+            let left = silence.min(LAST_TIME.checked_sub(self.elapsed(&self.ended_at))?);
+            return Some(left).filter(|left| !left.is_zero());
         }
         let (limit, since) = if self.is_full.load(Relaxed) || self.offered.load(Relaxed) > 0 {
             (write, &self.taken)
@@ -144,6 +156,12 @@ impl Connection {
     /// Notes that the server has sent its end.
     pub fn end(&self) {
         self.ended_at.store(self.now().max(1), Relaxed);
+        self.wait_from_now();
+    }
+
+    /// Notes that the client has sent something after the server's end.
+    pub fn sent_last_bytes(&self) {
+        self.wait_from_now();
     }
 
     /// Whether the server has sent its end.
@@ -178,6 +196,11 @@ impl Connection {
         stats::REQUESTS.fetch_add(1, Relaxed);
         self.place.work.begin_request();
         InFlight { connection: Arc::clone(self), is_lasting: false, part: None }
+    }
+
+    /// Whether the request of this number, which HTTP/1 had as its last one, has its whole response.
+    fn has_answered(&self, number: u64) -> bool {
+        self.notes.has_taken(number) && self.requests.load(Relaxed) == 0
     }
 
     fn wait_from_now(&self) {
@@ -274,7 +297,9 @@ impl Clone for InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.connection.wait_from_now();
-        self.connection.requests.fetch_sub(1, Relaxed);
+        if self.connection.requests.fetch_sub(1, Relaxed) == 1 {
+            self.connection.notes.wake();
+        }
         if !self.is_lasting {
             self.connection.place.work.end_request();
         }

@@ -7,7 +7,7 @@ use hyper::Version;
 
 use crate::forwarded::{self, Client, FORWARDED_PROTO};
 
-/// Tells a worker who the client is: address, port, scheme and protocol. The worker believes it on the proxy's socket only, see
+/// Tells a worker who the client is: address, port, scheme and protocol, and the target if it was sent in another way. The worker believes it on the proxy's socket only, see
 /// `crates/http/src/forwarded.rs`.
 pub static CLIENT: HeaderName = HeaderName::from_static("fastrack-client");
 
@@ -76,7 +76,7 @@ fn options(fields: &HeaderMap) -> Vec<String> {
 
 /// What a worker is to know of a request besides its own fields.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct Told<'a> {
     /// Who has sent it.
     pub client: Client,
     /// The client's protocol.
@@ -85,13 +85,15 @@ pub struct Told {
     pub is_from_proxy: bool,
     /// Whether the app may name files in X-Sendfile.
     pub has_sendfile: bool,
+    /// The target as the client has sent it, if the request has another one.
+    pub target: Option<&'a [u8]>,
 }
 
 /// Sets the fields by which this process speaks with the worker, and removes a client's own ones.
-pub fn tell(fields: &mut HeaderMap, told: Told) {
-    let Told { client, version, is_from_proxy, has_sendfile } = told;
+pub fn tell(fields: &mut HeaderMap, told: Told<'_>) {
+    let Told { client, version, is_from_proxy, has_sendfile, target } = told;
     remove_forged(fields, is_from_proxy);
-    fields.insert(&CLIENT, word(client, version));
+    fields.insert(&CLIENT, word(client, version, target));
     if has_sendfile {
         fields.insert(&SENDFILE_TYPE, HeaderValue::from_static("X-Sendfile"));
     }
@@ -113,9 +115,16 @@ fn scheme(is_https: bool) -> &'static str {
     }
 }
 
-fn word(Client { address, is_https }: Client, version: Version) -> HeaderValue {
+fn word(Client { address, is_https }: Client, version: Version, target: Option<&[u8]>) -> HeaderValue {
     let (scheme, protocol) = (scheme(is_https), protocol(version));
-    text(format!("{} {} {scheme} {protocol}", address.ip().to_canonical(), address.port()))
+    let word = format!("{} {} {scheme} {protocol}", address.ip().to_canonical(), address.port());
+    match target {
+        None => text(word),
+        Some(target) => {
+            let word = [word.as_bytes(), b" ", target].concat();
+            HeaderValue::from_bytes(&word).unwrap_or(HeaderValue::from_static(""))
+        }
+    }
 }
 
 /// The protocol as the app and the access log have it.
@@ -173,9 +182,9 @@ mod tests {
     }
 
     /// What a worker is told of a client of HTTP/2 with TLS.
-    fn told(is_from_proxy: bool) -> Told {
+    fn told(is_from_proxy: bool) -> Told<'static> {
         let client = Client { address: "203.0.113.9:77".parse().expect("an address"), is_https: true };
-        Told { client, version: Version::HTTP_2, is_from_proxy, has_sendfile: false }
+        Told { client, version: Version::HTTP_2, is_from_proxy, has_sendfile: false, target: None }
     }
 
     fn sorted_names(fields: &HeaderMap) -> Vec<&str> {

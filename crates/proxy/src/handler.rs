@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
+use fastrack_http::{error_body, Error};
 use http_body_util::{Either, Empty};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
@@ -12,12 +13,13 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::access_log::{AccessLog, Logged};
 use crate::acme::Challenges;
-use crate::body::{Outgoing, Source, Uploaded};
+use crate::body::{Outgoing, Progress, Source, Uploaded};
 use crate::change::Change;
-use crate::connection::{Connection, InFlight};
+use crate::connection::{Connection, InFlight, Note};
 use crate::files::{self, Content};
 use crate::finish::{self, own, Asked};
 use crate::forwarded::{self, Client};
+use crate::requests::{self, SentTarget};
 use crate::site::{CurrentSite, Site};
 use crate::stats;
 use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
@@ -62,7 +64,12 @@ impl Handler {
         request: Request<Incoming>,
     ) -> Response<Outgoing> {
         let is_head = request.method() == Method::HEAD;
+        let is_h2 = request.version() == Version::HTTP_2;
         let mut response = self.respond(connection, request).await;
+        // Only HTTP/1 has connections that end with a response.
+        if is_h2 {
+            response.headers_mut().remove(header::CONNECTION);
+        }
         // hyper would send the body by HTTP/2.
         if let Some(length) =
             is_head.then(|| response.body_mut().leave_out()).flatten().filter(|length| *length > 0)
@@ -78,7 +85,28 @@ impl Handler {
         if request.version() == Version::HTTP_2 {
             stats::H2_REQUESTS.fetch_add(1, Relaxed);
         }
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let is_h2 = parts.version == Version::HTTP_2;
+        let error = if is_h2 {
+            requests::judge(&parts, site.settings.limits())
+        } else {
+            match connection.notes.take() {
+                Some(Note::Refused(error)) => Some(error),
+                Some(Note::Target(target)) => {
+                    parts.extensions.insert(SentTarget(target));
+                    None
+                }
+                None => None,
+            }
+        };
+        if let Some(error) = error {
+            let address = connection.peer.ip().to_canonical();
+            let logged = self.log.as_ref().map(|log| match is_h2 {
+                true => Logged::new(log, &parts, address),
+                false => Logged::unread(log, address),
+            });
+            return answered(refused(error), in_flight, logged);
+        }
         let client = forwarded::client(connection.peer, connection.is_tls, &parts.headers, |ip| {
             site.settings.is_trusted(ip)
         });
@@ -89,7 +117,10 @@ impl Handler {
             return answered(response, in_flight, logged);
         }
         let is_kept = site.settings.force_ssl_except.iter().any(|one| files::matches(one, parts.uri.path()));
-        if let Some(response) = redirect(connection, &parts, client).filter(|_| !is_kept) {
+        if let Some(mut response) = redirect(connection, &parts, client).filter(|_| !is_kept) {
+            if !body.is_end_stream() {
+                end_connection(&mut response);
+            }
             return answered(response, in_flight, logged);
         }
         if let Some(files) = &site.files {
@@ -114,12 +145,23 @@ fn answered(response: Response<Source>, request: InFlight, logged: Option<Logged
     response.map(|source| Outgoing::new(source, request).with_line(line))
 }
 
+/// The answer to a request that reaches no app, as of a worker (crates/http/src/error_response.rs).
+fn refused(error: Error) -> Response<Source> {
+    let mut response = own(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::BAD_REQUEST));
+    *response.body_mut() = Source::Own(Content::Memory(Some(error_body(error).into())));
+    end_connection(&mut response);
+    response
+}
+
+/// Has the connection of HTTP/1 end with this response.
+fn end_connection<T>(response: &mut Response<T>) {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
 /// The redirect to https where the listener has one. A client that came to a trusted proxy by https is there already.
 fn redirect(connection: &Connection, request: &Parts, client: Client) -> Option<Response<Source>> {
     let port = connection.redirect_to.filter(|_| !client.is_https)?;
-    let named = request.uri.authority().map(|authority| authority.as_str());
-    let host =
-        named.or_else(|| request.headers.get(header::HOST)?.to_str().ok()).unwrap_or(&connection.listener);
+    let host = requests::host(request).unwrap_or(&connection.listener);
     let name = host.parse::<uri::Authority>().ok()?.host().to_owned();
     let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
     let port = if port == 443 { String::new() } else { format!(":{port}") };
@@ -155,17 +197,24 @@ impl Exchange<'_> {
         };
         match self.upstream.place(self.connection).await {
             Ok(place) => in_flight.keep(place),
-            Err(failure) => return answered(failed(&failure), in_flight, logged),
+            Err(failure) => {
+                let mut response = failed(&failure);
+                if !body.is_end_stream() {
+                    end_connection(&mut response);
+                }
+                return answered(response, in_flight, logged);
+            }
         }
         // The stream of an extended CONNECT is no body.
-        let body = if change.is_some() || body.is_end_stream() {
-            Either::Right(Empty::new())
-        } else {
-            Either::Left(Uploaded::new(body, in_flight.clone()))
+        let has_body = change.is_none() && !body.is_end_stream();
+        let progress = has_body.then(|| Progress::new(worker_request::waits(&parts)));
+        let body = match &progress {
+            Some(progress) => Either::Left(Uploaded::new(body, Arc::clone(progress), in_flight.clone())),
+            None => Either::Right(Empty::new()),
         };
         worker_request::prepare(&mut parts, &body, self.site, self.connection, self.client);
         let asked = Asked::of(&parts);
-        match self.send(parts, body).await {
+        let mut answer = match self.send(parts, body, progress.as_ref()).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),
                 None => answered(own(StatusCode::BAD_GATEWAY), in_flight, logged),
@@ -180,15 +229,32 @@ impl Exchange<'_> {
                 with(finish::for_client(self.site, self.connection, response, &asked).await, in_flight)
             }
             Err(failure) => answered(failed(&failure), in_flight, logged),
+        };
+        // The rest of the body is no request.
+        if progress.is_some_and(|progress| !progress.is_whole()) {
+            end_connection(&mut answer);
         }
+        answer
     }
 
     /// Sends the request. A GET or HEAD without a body is sent again if its worker dies.
-    async fn send(&self, parts: Parts, body: Upload) -> Result<Response<WorkerBody>, Failure> {
+    async fn send(
+        &self,
+        parts: Parts,
+        body: Upload,
+        progress: Option<&Arc<Progress>>,
+    ) -> Result<Response<WorkerBody>, Failure> {
         let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
         let again = is_repeatable.then(|| parts.clone());
-        let result =
-            self.upstream.send(Request::from_parts(parts, body), self.site.settings.times().idle).await;
+        let mut request = Request::from_parts(parts, body);
+        if let Some(progress) = progress.map(Arc::clone) {
+            hyper::ext::on_informational(&mut request, move |response| {
+                if response.status() == StatusCode::CONTINUE {
+                    progress.want();
+                }
+            });
+        }
+        let result = self.upstream.send(request, self.site.settings.times().idle).await;
         match (result, again) {
             (Err(Failure::Lost), Some(parts)) => {
                 stats::RETRIED.fetch_add(1, Relaxed);
@@ -209,7 +275,8 @@ fn failed(failure: &Failure) -> Response<Source> {
             StatusCode::BAD_GATEWAY
         }
         Failure::Lost => StatusCode::BAD_GATEWAY,
-        Failure::Upload => StatusCode::BAD_REQUEST,
+        Failure::Upload(Some(error)) => return refused(*error),
+        Failure::Upload(None) => StatusCode::BAD_REQUEST,
         Failure::Other(error) => {
             crate::control::warn(&format!("no response of a worker can be used: {error}"));
             StatusCode::BAD_GATEWAY

@@ -29,6 +29,7 @@ mod place;
 mod proxy_protocol;
 mod ranges;
 mod rate;
+mod requests;
 mod run;
 mod server;
 mod settings;

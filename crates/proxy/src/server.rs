@@ -18,6 +18,7 @@ use crate::ending::Stop;
 use crate::handler::Handler;
 use crate::place::Place;
 use crate::rate::Rate;
+use crate::settings::Settings;
 use crate::watched::{Stream, Watched};
 use crate::work::Work;
 use handshake::shake_hands;
@@ -70,7 +71,7 @@ impl Server {
             let handshake = Box::pin(shake_hands(stream, Arc::clone(tls), site.settings.times().head));
             let Some((stream, protocol)) = handshake.await else { return };
             self.http(
-                Watched::new(Stream::Tls(stream), Arc::clone(&connection)),
+                watched(Stream::Tls(stream), protocol, &connection, &site.settings),
                 protocol,
                 &connection,
                 &site.settings,
@@ -78,7 +79,7 @@ impl Server {
         } else {
             let protocol = if site.settings.h2c { Protocol::Either } else { Protocol::Http1 };
             self.http(
-                Watched::new(Stream::Plain(stream), Arc::clone(&connection)),
+                watched(Stream::Plain(stream), protocol, &connection, &site.settings),
                 protocol,
                 &connection,
                 &site.settings,
@@ -86,6 +87,16 @@ impl Server {
         };
         drop(site);
         self.drive(http, &connection).await;
+    }
+}
+
+/// A client's stream, whose requests of HTTP/1 are judged.
+fn watched(stream: Stream, protocol: Protocol, connection: &Arc<Connection>, settings: &Settings) -> Watched {
+    let watched = Watched::new(stream, Arc::clone(connection));
+    match protocol {
+        Protocol::Http1 => watched.judge(settings.limits(), false),
+        Protocol::Either => watched.judge(settings.limits(), true),
+        Protocol::Http2 => watched,
     }
 }
 

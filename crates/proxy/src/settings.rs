@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fastrack_http::Limits;
 use serde::Deserialize;
 
 use crate::connection::Times;
@@ -47,9 +48,15 @@ pub struct Settings {
     /// Requests that one HTTP/2 connection may have at once.
     #[serde(default = "max_streams")]
     pub max_streams: u32,
-    /// Bytes of a request's fields.
+    /// Bytes of a request's line and fields.
     #[serde(default = "max_header_size")]
     pub max_header_size: usize,
+    /// Fields of a request.
+    #[serde(default = "max_header_fields")]
+    pub max_header_fields: usize,
+    /// Bytes of a request's target.
+    #[serde(default = "max_request_target")]
+    pub max_request_target: usize,
     /// Patterns of paths that [`Listener::redirect_to`] is not for.
     #[serde(default)]
     pub force_ssl_except: Vec<String>,
@@ -116,6 +123,11 @@ impl Settings {
             idle: seconds(self.keep_alive_timeout),
             write: seconds(self.write_timeout),
         }
+    }
+
+    /// Limits of a request's head, which are the workers', too.
+    pub fn limits(&self) -> Limits {
+        Limits { target: self.max_request_target, head: self.max_header_size, fields: self.max_header_fields }
     }
 
     /// The rules for [`public_files`](Self::public_files).
@@ -204,6 +216,14 @@ fn max_streams() -> u32 {
 
 fn max_header_size() -> usize {
     65_536
+}
+
+fn max_header_fields() -> usize {
+    128
+}
+
+fn max_request_target() -> usize {
+    16_384
 }
 
 #[cfg(test)]

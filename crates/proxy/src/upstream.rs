@@ -50,8 +50,8 @@ pub enum Failure {
     Unreachable(io::Error),
     /// The connection has ended before a byte of the response. A worker may have received the request.
     Lost,
-    /// The request's body has not arrived whole: the client has gone, or has broken its framing.
-    Upload,
+    /// The request's body has not arrived whole: the client has broken its framing, or has gone (None).
+    Upload(Option<fastrack_http::Error>),
     /// The response makes no sense.
     Other(hyper::Error),
 }
@@ -162,9 +162,16 @@ fn failure(error: hyper::Error) -> Failure {
     let source = std::error::Error::source(&error);
     match error {
         // hyper's word for an error of the body that it was to send.
-        error if error.is_user() => Failure::Upload,
+        error if error.is_user() => Failure::Upload(judgement(&error)),
         error if error.is_incomplete_message() || error.is_canceled() => Failure::Lost,
         _ if source.is_some_and(is_reset) => Failure::Lost,
         error => Failure::Other(error),
     }
+}
+
+/// Why the judge of the client's bytes has ended the body.
+fn judgement(error: &hyper::Error) -> Option<fastrack_http::Error> {
+    let first = std::error::Error::source(error);
+    let mut causes = std::iter::successors(first, |error| error.source());
+    causes.find_map(|error| error.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref().copied())
 }

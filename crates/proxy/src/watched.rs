@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Inbound};
 
 /// A client's stream. One type for all clients: hyper's code is compiled once.
 #[derive(Debug)]
@@ -30,17 +30,30 @@ pub struct Watched {
     connection: Arc<Connection>,
     /// Bytes of [`give_back`](Self::give_back), to be read first.
     unread: Bytes,
+    /// The judge of what comes; None: the client speaks HTTP/2.
+    inbound: Option<Box<Inbound>>,
 }
 
 impl Watched {
     /// Notes in `connection` when bytes of `stream` arrive and leave.
     pub fn new(stream: Stream, connection: Arc<Connection>) -> Self {
-        Watched { stream, connection, unread: Bytes::new() }
+        Watched { stream, connection, unread: Bytes::new(), inbound: None }
+    }
+
+    /// Judges the requests of a client of HTTP/1. `may_be_h2`: the client may also choose HTTP/2.
+    pub fn judge(mut self, limits: fastrack_http::Limits, may_be_h2: bool) -> Self {
+        self.inbound = Some(Box::new(Inbound::new(limits, may_be_h2)));
+        self
+    }
+
+    /// Whether bytes have been read that hyper has not got.
+    fn has_unread(&self) -> bool {
+        !self.unread.is_empty() || self.inbound.as_ref().is_some_and(|inbound| inbound.has_bytes())
     }
 
     /// Has `bytes`, the beginning of a head, read once more.
     pub fn give_back(mut self, bytes: Bytes) -> Self {
-        if !bytes.is_empty() {
+        if !bytes.is_empty() || self.has_unread() {
             self.connection.received();
         }
         self.unread = bytes;
@@ -60,12 +73,13 @@ impl Watched {
             if bytes.filled().is_empty() {
                 return Poll::Ready(Ok(()));
             }
+            self.connection.sent_last_bytes();
         }
     }
 
     /// Waits until there are bytes to read, the end of the stream, or an error.
     pub async fn wait(&mut self) {
-        if self.unread.is_empty() {
+        if !self.has_unread() {
             let _ = match &mut self.stream {
                 Stream::Plain(stream) => stream.peek(&mut [0]).await.map(drop),
                 Stream::Tls(stream) => stream.fill_buf().await.map(drop),
@@ -108,18 +122,27 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
         if !self.unread.is_empty() {
             let count = buf.remaining().min(self.unread.len());
             buf.put_slice(&self.unread.split_to(count));
             return Poll::Ready(Ok(()));
         }
-        let this = &mut *self;
-        ready!(with_stream!(this, stream => stream.poll_read(cx, buf)))?;
-        if buf.filled().len() > before {
-            self.connection.received();
+        let Watched { stream, connection, inbound, .. } = &mut *self;
+        let mut read = |cx: &mut Context<'_>, buf: &mut ReadBuf<'_>| {
+            let before = buf.filled().len();
+            ready!(match &mut *stream {
+                Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+                Stream::Tls(stream) => Pin::new(&mut **stream).poll_read(cx, buf),
+            })?;
+            if buf.filled().len() > before {
+                connection.received();
+            }
+            Poll::Ready(Ok(()))
+        };
+        match inbound {
+            Some(inbound) => inbound.poll_read(connection, cx, buf, read),
+            None => read(cx, buf),
         }
-        Poll::Ready(Ok(()))
     }
 }
 

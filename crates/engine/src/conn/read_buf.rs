@@ -3,7 +3,9 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use fastrack_http::Head;
+use fastrack_http::{Error, Forwarded, Head, Status};
+
+use crate::settings::Settings;
 
 /// The size of one receive, in bytes: nearly always more than a whole request.
 pub(super) const READ_SIZE: usize = 16 * 1024;
@@ -26,6 +28,22 @@ pub(crate) struct ReadBuf {
     pub rest: Vec<u8>,
     /// The decoded path, if the settings ask for it.
     pub path: Vec<u8>,
+}
+
+impl ReadBuf {
+    /// Parses the head at the beginning of the bytes, which came by this listener. The server's own proxy has judged it as the client sent it.
+    pub fn parse_head(&mut self, listener: usize, settings: &Settings) -> Result<Status, Error> {
+        if settings.proxy_listener != Some(listener) {
+            return self.head.parse(&self.bytes, settings.limits);
+        }
+        if self.head.parse(&self.bytes, settings.limits.behind_proxy())? == Status::Partial {
+            return Ok(Status::Partial);
+        }
+        if let Some(target) = Forwarded::of(&self.head, &self.bytes).and_then(|client| client.target) {
+            self.head.replace_target(target, &self.bytes)?;
+        }
+        Ok(Status::Complete)
+    }
 }
 
 /// The buffers are boxed so that a connection and the pool exchange pointers.

@@ -94,7 +94,7 @@ impl Connection {
             // each byte.
             return Ok(Status::Partial);
         }
-        if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
+        if buf.parse_head(self.listener, settings)? == Status::Partial {
             return Ok(Status::Partial);
         }
         if settings.decode_path {

@@ -146,7 +146,7 @@ impl Connection {
                 return self.parse_buffered(settings);
             }
             Kind::WholeBody | Kind::PartOfBody => {
-                let loaded = load_body(&mut buf, kind, file, length, settings);
+                let loaded = load_body(&mut buf, kind, file, length, self.listener, settings);
                 self.read_buf = Some(buf);
                 return match loaded {
                     Ok(body) => {
@@ -199,9 +199,10 @@ fn load_body(
     kind: Kind,
     file: Option<File>,
     length: u64,
+    listener: usize,
     settings: &Settings,
 ) -> Result<BufferedBody, Error> {
-    if buf.head.parse(&buf.bytes, settings.limits)? == Status::Partial {
+    if buf.parse_head(listener, settings)? == Status::Partial {
         return Err(Error::Syntax);
     }
     if settings.decode_path {

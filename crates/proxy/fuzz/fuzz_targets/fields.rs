@@ -61,7 +61,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(kept.get_all(name).iter().count(), given.get_all(name).iter().count(), "{name}");
     }
     let client = client(PEER, true, &given, |_| false);
-    tell(&mut kept, Told { client, version: Version::HTTP_11, is_from_proxy: false, has_sendfile: false });
+    tell(&mut kept, Told { client, version: Version::HTTP_11, is_from_proxy: false, has_sendfile: false, target: None });
     let word: Vec<_> = kept.get_all(&CLIENT).iter().collect();
     assert_eq!(word, ["10.0.0.1 77 https HTTP/1.1"]);
     for name in kept.keys() {

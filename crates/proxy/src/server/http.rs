@@ -39,8 +39,8 @@ const BUFFER: usize = 64 * 1024;
 /// Least size of hyper's buffer, in bytes. Where clients may choose their protocol, the buffer also limits a request's head.
 const LEAST_BUFFER: usize = 8 * 1024;
 
-/// Most fields of a request, as in the worker.
-const MAX_FIELDS: usize = 128;
+/// How much longer a head may become for hyper, which does not take each byte of a target as it is.
+const LONGER: usize = 3;
 
 /// The protocols that a client may speak.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +104,8 @@ fn http1_builder(settings: &Settings) -> http1::Builder {
     // The time of a head is that of `drive`. With pipeline_flush, hyper would keep its own 400 back.
     builder
         .header_read_timeout(None)
-        .max_headers(MAX_FIELDS)
-        .max_header_size(settings.max_header_size)
+        .max_headers(settings.max_header_fields)
+        .max_header_size(settings.max_header_size.saturating_mul(LONGER))
         .max_buf_size(settings.max_header_size.max(BUFFER));
     builder
 }
@@ -121,7 +121,7 @@ fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .header_read_timeout(None)
-        .max_headers(MAX_FIELDS)
+        .max_headers(settings.max_header_fields)
         .max_buf_size(settings.max_header_size.max(LEAST_BUFFER));
     builder
         .http2()

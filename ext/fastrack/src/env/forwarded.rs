@@ -33,8 +33,9 @@ pub(super) unsafe fn set(env: VALUE, request: &Request<'_>, remote_addrs: &mut R
     }
 }
 
-/// Whether the request's Host has a port. The proxy sends no absolute target.
+/// Whether the request's host has a port.
 fn names_port(request: &Request<'_>) -> bool {
-    let host = request.head.value(KnownName::Host).map(|host| host.of_buffer(request.bytes));
+    let host = request.head.authority.or_else(|| request.head.value(KnownName::Host));
+    let host = host.map(|host| host.of_buffer(request.bytes));
     host.is_some_and(|host| !split_authority(host).1.is_empty())
 }
