@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../../bench/support/deploys/clients"
+require_relative "../../bench/support/deploys/lasting"
 require "support/client_loop"
 require "support/free_port"
 require "support/streams_app"
@@ -33,6 +35,11 @@ RSpec.describe "the proxy: deploys", once: "the program knows no Ruby" do
     peers.each(&:read_to_end)
     expect(peers.map(&:ending)).to all(eq(:closed))
     expect(server.log).not_to match(/kill/)
+  end
+
+  def replace_master(times)
+    server.signal(:USR2, to: server.master)
+    server.await_log("the old master has ended", times)
   end
 
   it "USR2: streams and sockets go on, and the old server ends with them" do
@@ -111,12 +118,30 @@ RSpec.describe "the proxy: deploys", once: "the program knows no Ruby" do
   it "USR2 closes no kept client unannounced" do
     start(GracefulTimeout: 60)
     loop = ClientLoop.kept(server, clients: 8) do
-      3.times do |time|
-        server.signal(:USR2, to: server.master)
-        server.await_ready(time + 2)
-        server.await_log("the old master has ended", time + 1)
-      end
+      3.times { |time| replace_master(time + 1) }
     end
     expect([loop.failures, loop.renewals]).to match([[], be >= 8])
+  end
+
+  # The whole of it is bench/deploys.
+  it "USR2 loses no request of wrk, h2load, curl, Python's http.client and Net::HTTP" do
+    missing = %w[wrk h2load curl python3].reject { |name| ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, name)) } }
+    skip "no #{missing.join(", ")}" if missing.any?
+    start("h2c true\n", GracefulTimeout: 60)
+    clients = Deploys::Clients.new(server.port, 3600).run
+    3.times { |time| replace_master(time + 1) }
+    counts = clients.stop.counts
+    expect(counts.size).to eq(6)
+    expect(counts.values).to all(match([be_positive, 0])), counts.inspect
+  end
+
+  it "30 event streams and 10 sockets end in order after Linger, over USR2s" do
+    start(Linger: 1, GracefulTimeout: 60)
+    2.times do |time|
+      clients = Deploys::Lasting.new(server.port, 30, 10, streams_at: "/each/silent?one", sockets_at: "/socket/one")
+      server.signal(:USR2, to: server.master)
+      expect(clients.await_ends.first(2)).to eq([40, 0])
+      server.await_log("the old master has ended", time + 1)
+    end
   end
 end
