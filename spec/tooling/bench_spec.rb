@@ -16,6 +16,8 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     "refork" => [%w[--lane system --threads 1 --workers 2 --before 60 --after 20,40 hello.ru], /^ +1 +refork(?: +\d+\*?){5} +0\n +1 +without(?: +\d+){5} +0\n\z/],
     "boot" => [%w[--rounds 1 --workers 1 --app hello --against .], /\Aruby .*\nhello this #{number} ms, the other #{number} ms: #{number} times\n\z/],
     "uploads" => [%w[--seconds 1 --uploads 2], /\Ap99 alone #{number} ms, beside 2 uploads #{number} ms .*, which sent \d+ MB meanwhile$/],
+    "deploys" => [%w[--usr2 1 --seconds 2 --rounds 1 --streams 2 --sockets 1],
+                  /\A1 USR2s\n(?:  .+ \d+ requests, \d+ lost\n){7}2 s, .*\n(?:  .+ \d+ requests, \d+ lost\n){7}3 streams and sockets: \d+ ended in order, .*\nload: /],
     "streams" => [%w[--seconds 1 --rounds 1 --streams 5 --memory 20], /\Ap99 alone #{number} ms, beside 5 streams #{number} ms: #{number} times\na stream takes #{number} KB; .*\nload: /],
     # CPU of each server for a request, and the memory of the proxy's process.
     "proxy" => [%w[--quick --only hello --server nginx], /^hello +fastrack #{number} \(1\.00\), nginx #{number} \(#{number}\)\n0 clients: #{number} MB\n/],
