@@ -26,16 +26,18 @@ RSpec.describe "Fastrack::Message", once: nil do
       parsed.kind
     end
     # Each kind came, but those that molds take as orders.
-    expect(kinds.constants.map { |name| kinds.const_get(name) } - found.uniq).to contain_exactly(*%w[fork start event finish stop])
+    expect(kinds.constants.map { |name| kinds.const_get(name) } - found.uniq).to contain_exactly(*%w[fork start event finish stop stats])
   end
 
   it "has the words of a message as values" do
-    expect([message.parse("lingering 3 4", :worker), message.parse("forbid reforks app.rb:3 in x", :first), message.parse("stop INT", :promoted), message.parse("end all 2.5", :master)]
-      .map(&:to_a)).to eq([["lingering", [3, 4]], ["forbid reforks", ["app.rb:3 in x"]], ["stop", ["INT"]], ["end all", [2.5]]])
+    expect([message.parse("lingering 3 4", :worker), message.parse("forbid reforks app.rb:3 in x", :first), message.parse("stop INT", :promoted), message.parse("end all 2.5", :master),
+            message.parse('stats {"open":7,"end":null}', :proxy)].map(&:to_a))
+      .to eq([["lingering", [3, 4]], ["forbid reforks", ["app.rb:3 in x"]], ["stop", ["INT"]], ["end all", [2.5]], ["stats", ['{"open":7,"end":null}']]])
   end
 
   { worker: ["mold", "forked 1 2", "started", "memory 1 2", "stop TERM", "restart", "ready and quit", "known", "go"], first: ["ready", "lingering 1 1", "ending", "promote"],
-    promoted: ["started", "memory 1 2", "restart"], new_master: %w[known ending restart], old_master: %w[ready stop], master: ["ready", "mold", "stop TERM"] }.each do |role, lines|
+    promoted: ["started", "memory 1 2", "restart"], new_master: %w[known ending restart], old_master: %w[ready stop],
+    proxy: ["mold", "forked 1 2", "stats", "stats {", "stats []", 'stats {"a":"b"}', 'stats {"a":1,}', 'stats {"a":1"b":2}', 'stats {"a":01}', 'stats {"a":{}}', "lingering", "lingering 1", "applied x", "stop TERM"], master: ["ready", "mold", "stop TERM"] }.each do |role, lines|
     it "has nothing that is another sender's, from #{role}" do
       expect(lines.map { |line| message.parse(line, role) }).to all(be_nil)
     end

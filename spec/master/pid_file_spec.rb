@@ -77,6 +77,16 @@ RSpec.describe "The pid file", once: "files and processes" do
     pid && Process.kill(:KILL, pid) && Process.wait(pid)
   end
 
+  it "D9 of another user is no reason for root to signal a process of root's that is no master", if: Process.uid.zero? && RUBY_PLATFORM.include?("linux") do
+    pid = spawn(RbConfig.ruby, "-e", "file = File.open(ARGV[0], 'w'); file.flock(File::LOCK_EX); file.puts(Process.pid); file.flush; sleep", path)
+    eventually { File.exist?(path) && File.read(path) == "#{pid}\n" }
+    expect(Fastrack::PidFile.owner(path)).to eq(pid)
+    File.chown(Etc.getpwnam("nobody").uid, nil, path)
+    expect(Fastrack::PidFile.owner(path)).to be_nil
+  ensure
+    pid && Process.kill(:KILL, pid) && Process.wait(pid)
+  end
+
   it "B-faults one of a process that runs ends the start with one line, and stays" do
     File.write(path, Process.pid.to_s)
     expect_refusal(" belongs to process #{Process.pid}, which is running")

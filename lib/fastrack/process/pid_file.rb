@@ -46,8 +46,18 @@ module Fastrack
     def self.owner(path)
       look(path) do |file|
         pid = number(file)
-        pid if pid&.positive? && ProcStat.exists?(pid) && (locked_by?(pid, file) || titled?(pid, file))
+        pid if pid&.positive? && ProcStat.exists?(pid) && (locked_by?(pid, file) || titled?(pid, file)) && believable?(pid, file)
       end
+    end
+
+    # Root signals no process of root's because a file of another user's has its number, unless the process has a master's title.
+    def self.believable?(pid, file)
+      return true if !Process.euid.zero? || file.stat.owned?
+
+      MasterTitle.of?(pid) || ProcStat.users(pid).uniq == [file.stat.uid]
+    rescue SystemCallError
+      # Not Linux.
+      true
     end
 
     # Reads /proc/locks, see proc(5). Device numbers are not compared, because some file systems show users another number.
@@ -69,7 +79,7 @@ module Fastrack
     rescue SystemCallError
       false
     end
-    private_class_method :locked_by?, :titled?
+    private_class_method :locked_by?, :titled?, :believable?
 
     # Whether the process is younger than the file, so that the pid in the file was another process's.
     def self.reused?(pid, written)

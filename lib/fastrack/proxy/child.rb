@@ -4,8 +4,10 @@ require "json"
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
+require_relative "../process/held_child"
 require_relative "../process/line_reader"
 require_relative "../worker/control_channel"
+require_relative "../worker/message"
 require_relative "ending"
 require_relative "program"
 
@@ -26,11 +28,9 @@ module Fastrack
       # That costs half of a page's CPU, and a third of a large file's (bench/proxy).
       ALLOCATOR = { "MALLOC_TRIM_THRESHOLD_" => "4194304", "MALLOC_MMAP_THRESHOLD_" => "4194304" }.freeze
 
-      # Levels of lines for the log.
-      LEVELS = %w[info warn error].freeze
+      # Most characters of what is no message, for the log.
+      LONGEST_QUOTE = 100
 
-      # @return [Integer]
-      attr_reader :pid
       # @return [Settings] the last ones that the process was given
       attr_reader :settings
       # @return [IO] readable when the process has said something
@@ -58,10 +58,13 @@ module Fastrack
         @unsent = +"".b
         program = Program.path
         line = settings.to_line
-        @pid = launch(program, settings, user)
+        @process = HeldChild.forked(launch(program, settings, user))
         @settings = settings
         tell(line)
       end
+
+      # @return [Integer]
+      def pid = @process.pid
 
       # @return [Array<IO>] descriptors that forked processes must not keep
       def descriptors = [@input, @output].reject(&:closed?)
@@ -96,7 +99,7 @@ module Fastrack
       def lingers? = !@lingering.nil?
 
       # @return [Hash] for the status
-      def lingering_row = { pid: @pid, **(JSON.parse(@stats || "{}", symbolize_names: true).slice(:streams, :tunnels)) }
+      def lingering_row = { pid: pid, **(JSON.parse(@stats || "{}", symbolize_names: true).slice(:streams, :tunnels)) }
 
       # Has the process open its log file anew.
       def reopen_logs = tell("reopen\n")
@@ -133,19 +136,13 @@ module Fastrack
       # @param now [Float] monotonic seconds
       def read(now)
         lines = @lines.read or return @output.close
-        lines.grep(String) { |line| hear(line, now) }
+        lines.each { |line| hear(line, now) unless killed? }
       rescue SystemCallError
         nil
       end
 
       # @return [Boolean] whether the process has ended
-      def ended?
-        _, @status = Process.wait2(@pid, Process::WNOHANG) unless @status || @lost
-        !@status.nil? || @lost
-      rescue Errno::ECHILD
-        # A part of the app has waited for the process.
-        @lost = true
-      end
+      def ended? = @process.ended?
 
       # @return [Boolean] whether #kill was called
       def killed? = @killed || false
@@ -154,9 +151,7 @@ module Fastrack
       def kill(reason = nil)
         @killed = true
         @error ||= reason
-        Process.kill(:KILL, @pid) unless ended?
-      rescue SystemCallError
-        nil
+        @process.signal(:KILL)
       end
 
       # Called when the process has ended, or in a process that is not its parent.
@@ -164,9 +159,9 @@ module Fastrack
 
       # @return [String] how it ended, for the log
       def ending
-        return "has ended" unless @status
+        status = @process.status or return "has ended"
 
-        @status.signaled? ? "was killed by SIG#{Signal.signame(@status.termsig)}" : "exited with status #{@status.exitstatus}"
+        status.signaled? ? "was killed by SIG#{Signal.signame(status.termsig)}" : "exited with status #{status.exitstatus}"
       end
 
       private
@@ -202,26 +197,34 @@ module Fastrack
       end
 
       def hear(line, now)
-        word, text = line.split(" ", 2)
-        case word
-        when "ready" then @ready = true
-        when "pong" then @heard_at, @asked_at = now, nil
-        when "stats" then @stats = text
-        when "lingering" then linger(*text.split.map(&:to_i))
-        when "applied" then @taken = text.to_i
-        when "refused" then refuse(*text.split(" ", 2))
-        when "error" then @ready ? Log.line("proxy: #{text}", :error) : @error = text
-        when *LEVELS then Log.line("proxy: #{text}", word.to_sym)
+        message = Message.parse(line.to_s.rstrip, :proxy) or return reject(line)
+        case message.kind
+        when Message::READY then @ready = true
+        when Message::PONG then @heard_at, @asked_at = now, nil
+        when Message::STATS then @stats = message.words.first
+        when Message::LINGERING then linger(*message.words)
+        when Message::APPLIED then @taken = message.words.first
+        when Message::REFUSED then refuse(*message.words)
+        when Message::ERROR then @ready ? Log.line("proxy: #{message.words.first}", :error) : @error = message.words.first
+        else Log.line("proxy: #{message.words.first}", message.kind.to_sym)
         end
       end
 
+      # A process that has said what is no message is replaced.
+      def reject(line)
+        Log.line("the proxy (pid #{pid}) has said what is no message: #{line[0, LONGEST_QUOTE].inspect}", :error)
+        kill("it has said what is no message")
+      end
+
       def linger(streams, sockets)
+        return if @lingering
+
         @lingering = true
-        Log.line("the proxy (pid #{@pid}) lingers for #{Log.count(streams, "stream")} and #{Log.count(sockets, "socket")}")
+        Log.line("the proxy (pid #{pid}) lingers for #{Log.count(streams, "stream")} and #{Log.count(sockets, "socket")}")
       end
 
       def refuse(number, reason)
-        @taken = number.to_i
+        @taken = number
         @refusal = reason
       end
     end

@@ -61,6 +61,16 @@ module Fastrack
     EVENT = "event"
     # Master to generation 0: the server has stopped, or has other code.
     FINISH = "finish"
+
+    # Proxy: a sign of life; its counters; the number of the settings that it has taken; the number of those that it has not taken, and why.
+    PONG = "pong"
+    STATS = "stats"
+    APPLIED = "applied"
+    REFUSED = "refused"
+    # Proxy: lines for the log.
+    INFO = "info"
+    WARN = "warn"
+    ERROR = "error"
   end
 
   # A message of another process: its kind, and the values of its words.
@@ -82,6 +92,9 @@ module Fastrack
     STATUS = Type.new(/\d{1,5}/, :to_i)
     SECONDS = Type.new(/\d{1,9}(?:\.\d{1,18})?(?:e-\d{1,3})?/, :to_f)
     STOP_SIGNAL = Type.new(/TERM|INT/, :to_s)
+    # A JSON object of numbers.
+    COUNTER = /"\w{1,40}":(?:-?(?:0|[1-9]\d{0,19})|null)/
+    COUNTERS = Type.new(/\{(?:#{COUNTER}(?:,#{COUNTER}){0,60})?\}/, :to_s)
     # The rest of the line, for people.
     TEXT = Type.new(/.*/, :to_s)
 
@@ -101,6 +114,10 @@ module Fastrack
       },
       new_master: { READY => [], READY_AND_QUIT => [] },
       old_master: { KNOWN => [], TIMED_OUT => [] },
+      proxy: {
+        READY => [], PONG => [], STATS => [COUNTERS], LINGERING => [COUNT, COUNT], APPLIED => [COUNT], REFUSED => [COUNT, TEXT],
+        INFO => [TEXT], WARN => [TEXT], ERROR => [TEXT]
+      },
       master: {
         KNOWN => [], GO => [], STAY => [], PROMOTE => [], LEAVE => [],
         END_ALL => [SECONDS]
@@ -110,7 +127,7 @@ module Fastrack
     PATTERNS = KINDS.transform_values do |kinds|
       kinds.to_h { |kind, types| [kind, /\A#{[kind, *types.map { |type| "(#{type.pattern})" }].join(" ")}\z/] }
     end
-    private_constant :PATTERNS
+    private_constant :COUNTER, :PATTERNS
 
     # @param line [String] valid UTF-8
     # @param role [Symbol] a key of KINDS
