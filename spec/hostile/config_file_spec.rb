@@ -68,6 +68,17 @@ RSpec.describe "Files that the app's user writes for a master of root's", if: Pr
     expect(server.get.body).to eq("ok")
   end
 
+  it "a ConfigFile that names no user any more at HUP changes nothing, and the next one is still read as him" do
+    write("config/fastrack.rb", "user 'nobody'")
+    server = serve(flags: %w[-O Host=127.0.0.1 -O Port=0])
+    write("config/fastrack.rb", teller)
+    2.times do |index|
+      server.signal(:HUP)
+      server.await_log(/HUP changes nothing: .*only a start of the server can change the user/, index + 1)
+    end
+    expect([tellers, server.get.body]).to eq([as_nobody("fastrack.rb"), "ok"])
+  end
+
   it "a log that he names at HUP in a folder of root's is not made" do
     Dir.mktmpdir("fastrack-vault", "/run") do |vault|
       FileUtils.chmod(0o755, vault)

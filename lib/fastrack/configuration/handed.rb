@@ -87,6 +87,7 @@ module Fastrack
       @control = nil
       @users = [before.user, before.proxy_user].compact
       take(plain)
+      keep_users(before)
       find_control
     rescue ConfigurationError
       raise
@@ -127,6 +128,14 @@ module Fastrack
       @threads_line = plain.fetch("threads_line")&.to_str
       @file = plain.fetch("file")&.to_str
       @puma = plain.fetch("puma")&.then { |extras| PumaExtras.of_plain(extras) }
+    end
+
+    # Root stays no root because the app's user leaves an option out.
+    def keep_users(before)
+      return unless SafeFile.app_user
+
+      name = %i[user proxy_user].find { |one| public_send(one) != before.public_send(one) } or return
+      raise ConfigurationError, "#{name}: only a start of the server can change the user"
     end
 
     # Root becomes no other user because the app's user says so.
