@@ -29,7 +29,7 @@ module Fastrack
       Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded?
       nil
     rescue StandardError => e
-      Error.reason(e)
+      Text.printable(Error.reason(e))
     end
 
     # Applies the configuration from before.

@@ -3,6 +3,7 @@
 require "socket"
 require_relative "../configuration/plain_data"
 require_relative "../error"
+require_relative "../text"
 
 module Fastrack
   # The socket by which generation 0 hands its settings to the master, once, and gets what the master has made of them: descriptors of
@@ -60,14 +61,17 @@ module Fastrack
       nil
     end
 
-    # Reads a part of a message, without waiting.
+    # Reads a part of a message of generation 0, without waiting. Its texts reach the log, so they have nothing that is not printable.
     #
-    # @return [Object, nil] the data once it is whole
+    # @return [Hash, nil] the data once it is whole
     # @raise [EOFError] when the other process has closed its end
     # @raise [Error] when the message is too long, or no message
     def read
       @bytes << @socket.read_nonblock(PIECE)
-      whole&.first
+      found = whole or return
+      raise Error, "the data is broken" unless found.first.is_a?(Hash)
+
+      shown(found.first)
     rescue IO::WaitReadable
       nil
     rescue SystemCallError, IOError
@@ -79,6 +83,15 @@ module Fastrack
     def close = @socket.close
 
     private
+
+    def shown(data)
+      case data
+      when String then data.scrub("?").match?(Text::UNPRINTABLE) ? Text.printable(data) : data
+      when Array then data.map { |one| shown(one) }
+      when Hash then data.to_h { |key, value| [shown(key), shown(value)] }
+      else data
+      end
+    end
 
     # @return [Array, nil] with the data
     def whole
