@@ -147,7 +147,7 @@ RSpec.describe "the proxy: bounds", once: "the program knows no Ruby" do
   end
 
   it "a client that takes nothing of a response is closed after WriteTimeout" do
-    slow = Edge.start(config: "write_timeout 1\npublic_files 'public'\n", files: { "public/large" => "a" * 30_000_000 })
+    slow = Edge.start(config: "write_timeout 1\nkeep_alive_timeout 1\npublic_files 'public'\n", files: { "public/large" => "a" * 30_000_000 })
     proxy = Edge.proxy(slow)
     before = sockets(proxy)
     clients = [Edge.connect(slow), Edge.connect(slow, alpn: %w[h2])]

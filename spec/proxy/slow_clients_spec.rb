@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "support/http2_frames"
 require "support/lone_proxy"
 
 RSpec.describe "the proxy: slow clients", once: "the program knows no Ruby" do
@@ -56,6 +57,50 @@ RSpec.describe "the proxy: slow clients", once: "the program knows no Ruby" do
       read = read_slowly(socket, write_timeout * 1.5)
       eventually { sockets(proxy) == before }
       expect(read + socket.read.bytesize).to be < LENGTH
+    end
+  end
+
+  describe "an HTTP/2 stream whose client takes nothing of the response" do
+    def ask_stream(http2, number, path, verb = "GET")
+      fields = { ":method" => verb, ":scheme" => "http", ":authority" => "a", ":path" => path }
+      http2.headers(number, fields, flags: HTTP2Frames::END_HEADERS | HTTP2Frames::END_STREAM)
+    end
+
+    def send_event(worker, http2, number)
+      worker.write("5\r\nevent\r\n")
+      frame = http2.read(HTTP2Frames::DATA) until frame && frame.stream == number
+      expect(frame.payload).to eq("event")
+    end
+
+    # An event stream that the client takes.
+    def open_events(proxy, http2, number)
+      ask_stream(http2, number, "/events")
+      http2.window_update(number, 10_000)
+      worker = proxy.worker
+      worker.gets("\r\n\r\n")
+      worker.write(message("HTTP/1.1 200 OK", "Content-Type: text/event-stream", "Transfer-Encoding: chunked"))
+      send_event(worker, http2, number)
+      worker
+    end
+
+    it "is reset alone after WriteTimeout, though the client asks for more all the time" do
+      open do |proxy|
+        http2 = HTTP2Frames.new(proxy.connect, { HTTP2Frames::INITIAL_WINDOW_SIZE => 1 })
+        worker = open_events(proxy, http2, 1)
+        ask_stream(http2, stalled = 3, "/large")
+        since = Eventually.now
+        answers = 5.step(by: 2).lazy.map do |number|
+          raise "stream 3 lasts" if Eventually.now > since + GcMode.patient(20)
+
+          sleep 0.1
+          ask_stream(http2, number, "/large", "HEAD")
+          send_event(worker, http2, 1)
+          http2.resets
+        end
+        expect(answers.find(&:any?)).to eq([stalled])
+        expect(Eventually.now - since).to be > write_timeout * 0.8
+        send_event(worker, http2, 1)
+      end
     end
   end
 end

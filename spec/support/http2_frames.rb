@@ -36,6 +36,12 @@ class HTTP2Frames
 
   def data(stream, bytes, flags: 0) = write(DATA, flags, stream, bytes)
 
+  # @return [Array<Integer>] streams that the server has reset, as far as its frames were read
+  def resets = @resets ||= []
+
+  # Gives a stream room for more bytes.
+  def window_update(stream, bytes) = write(WINDOW_UPDATE, 0, stream, [bytes].pack("N"))
+
   # Sends what belongs to no stream, and waits for an answer.
   def idle
     write(SETTINGS, 0, 0, "")
@@ -56,6 +62,7 @@ class HTTP2Frames
       length, type, flags, stream = ("\0".b + head).unpack("NCCN")
       @last = Frame.new(type, flags, stream, @io.read(length))
       write(SETTINGS, ACK, 0, "") if type == SETTINGS && (flags & ACK).zero?
+      resets << stream if type == RST_STREAM
       return @last if types.include?(type)
     end
   end

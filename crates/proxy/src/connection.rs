@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::ending::Stop;
 use crate::place::Place;
+use crate::server::Clock;
 use crate::shares::{Part, Share};
 use crate::stats;
 use crate::work::{Kind, Lasting};
@@ -52,7 +53,7 @@ pub struct Connection {
     is_sending: AtomicBool,
     /// When the present wait began, in milliseconds after `began`.
     since: AtomicU64,
-    /// Responses of which the client can take a part now.
+    /// Responses of HTTP/1.1 of which the client can take a part now.
     offered: AtomicU32,
     /// Whether the client's socket took no more bytes at the last try.
     is_full: AtomicBool,
@@ -141,6 +142,11 @@ impl Connection {
         }
         let until = if self.is_partial.load(Relaxed) { stop.fresh_until } else { stop.kept_until };
         until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    /// Whether the client's socket took no more bytes at the last try.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
     }
 
     /// Notes whether bytes for the client are buffered, because its socket has not taken them.
@@ -322,12 +328,14 @@ pub struct Times {
 pub struct Delivery {
     request: InFlight,
     is_offered: bool,
+    /// That of the HTTP/2 stream.
+    clock: Option<Arc<Clock>>,
 }
 
 impl Delivery {
     /// The delivery of the response to `request`, which the client can take now.
     pub fn new(request: InFlight) -> Self {
-        let mut delivery = Delivery { request, is_offered: false };
+        let mut delivery = Delivery { request, is_offered: false, clock: Clock::current() };
         delivery.offer(true);
         delivery
     }
@@ -339,6 +347,9 @@ impl Delivery {
 
     /// Notes whether the client can take a part now. If not, this process waits for the response.
     pub fn offer(&mut self, is_offered: bool) {
+        if let Some(clock) = &self.clock {
+            return clock.offer(is_offered);
+        }
         let connection = &*self.request.connection;
         if is_offered {
             connection.took();
@@ -359,4 +370,4 @@ impl Drop for Delivery {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -4,6 +4,7 @@ mod accept;
 mod drive;
 mod handshake;
 mod http;
+mod streams;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::watched::{Stream, Watched};
 use crate::work::Work;
 use handshake::shake_hands;
 use http::Protocol;
+pub use streams::Clock;
 
 /// The protocols and settings of a listener.
 #[derive(Debug)]

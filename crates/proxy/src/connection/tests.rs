@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 const TIMES: Times =
     Times { head: Duration::from_secs(30), idle: Duration::from_secs(95), write: Duration::from_secs(60) };
 
-pub(super) fn connection() -> Arc<Connection> {
+pub fn connection() -> Arc<Connection> {
     let places = Arc::new(tokio::sync::Semaphore::new(1));
     let place = Place::new(places.try_acquire_owned().expect("a place"), Arc::default());
     Connection::new(([127, 0, 0, 1], 1).into(), false, "localhost:80".into(), None, place)

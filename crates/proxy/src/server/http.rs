@@ -12,9 +12,10 @@ use hyper::header::{HeaderValue, CONNECTION};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper::{Request, Response, StatusCode, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 
+use super::streams::Streams;
 use super::Server;
 use crate::body::Outgoing;
 use crate::connection::Connection;
@@ -81,6 +82,7 @@ impl Server {
     ) -> Pin<Box<dyn Http>> {
         let service = Answers { handler: Arc::clone(&self.handler), connection: Arc::clone(connection) };
         let io = TokioIo::new(stream);
+        let streams = Streams::new(connection, settings.times().write);
         match protocol {
             Protocol::Http1 => {
                 Box::pin(http1_builder(settings).serve_connection(io, service).with_upgrades())
@@ -88,11 +90,11 @@ impl Server {
             // HTTP/2 needs no upgrades. With the builder's upgrades, which are for HTTP/1.1, it would take either protocol.
             Protocol::Http2 => {
                 connection.set_frames();
-                let builder = auto_builder(settings).http2_only();
+                let builder = auto_builder(settings, streams).http2_only();
                 Box::pin(builder.serve_connection(io, service).into_owned())
             }
             Protocol::Either => {
-                let builder = auto_builder(settings);
+                let builder = auto_builder(settings, streams);
                 Box::pin(builder.serve_connection_with_upgrades(io, service).into_owned())
             }
         }
@@ -115,9 +117,9 @@ fn connection_window(clients: u64) -> u32 {
     (UPLOADS / clients.max(1)).clamp(LEAST_WINDOW, CONNECTION_WINDOW) as u32
 }
 
-fn auto_builder(settings: &Settings) -> auto::Builder<TokioExecutor> {
+fn auto_builder(settings: &Settings, streams: Streams) -> auto::Builder<Streams> {
     let window = connection_window(stats::OPEN.load(Relaxed));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(streams);
     builder
         .http1()
         .header_read_timeout(None)
@@ -198,8 +200,8 @@ impl_http!(
             Some(parts.io.into_inner().give_back(parts.read_buf))
         }
     }
-    auto::Connection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
-    auto::UpgradeableConnection<'static, TokioIo<Watched>, Answers, TokioExecutor> {}
+    auto::Connection<'static, TokioIo<Watched>, Answers, Streams> {}
+    auto::UpgradeableConnection<'static, TokioIo<Watched>, Answers, Streams> {}
 );
 
 #[cfg(test)]
