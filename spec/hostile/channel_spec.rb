@@ -54,6 +54,12 @@ RSpec.describe "A master of root's whose app writes to it", if: Process.uid.zero
         PIDS = 6.times.map { |index| spawn(#{RbConfig.ruby.dump}, "--disable=gems", "-e", #{flood.dump}, env["HTTP_TEXT"], "written\#{index}", out: target, err: File::NULL) }
       when "/calm" then PIDS.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
       when "/say" then SAY.call(env["rack.input"].read)
+      when "/scribble"
+        require "fiddle"
+        ranges = File.readlines("/proc/self/maps").select { |line| line[27] == "s" || line[/ rw-s /] }.map { |line| line[/\\A\\S+/].split("-").map(&:hex) }
+        random = Random.new(env["QUERY_STRING"].to_i)
+        ranges.each { |from, to| Fiddle::Pointer.new(from)[0, to - from] = env["HTTP_TEXT"] == "ones" ? "\\xff".b * (to - from) : random.bytes(to - from) }
+        File.write(File.expand_path("ranges", __dir__), ranges.size.to_s)
       when "/last" then SAY.call(env["rack.input"].read, Fastrack::LastWords.writer)
       end
       [200, {}, [Process.pid.to_s]]
@@ -131,6 +137,28 @@ RSpec.describe "A master of root's whose app writes to it", if: Process.uid.zero
       server.await_others(before)
     end
     expect(peak).to be < 60
+  end
+
+  # The master may kill the worker for what is written there, and its successor for what is left of it.
+  %w[ones noise].each do |what|
+    it "has workers and little memory again when a worker has filled the shared memory with #{what}" do
+      begin
+        server.get("/scribble?7", { "text" => what })
+      rescue StandardError
+        # The worker itself may not survive it.
+        nil
+      end
+      server.await_file("ranges")
+      expect(File.read(server.file("ranges")).to_i).to be_positive
+      server.signal(:HUP)
+      server.await_ready(2)
+      expect([eventually { server.get.status }, peak < 60]).to eq([200, true])
+next if what == "noise"
+
+      # With noise it takes seconds: each slot of the scoreboard has a worker then.
+      status = [RbConfig.ruby, "-I", Server::LIB, Server::COMMAND, "status", "--control", "/run/fastrack/#{server.master}.control", "--json"]
+      expect(IO.popen(status, err: %i[child out], &:read)).to include("\"phase\": \"serving\"")
+    end
   end
 
   it "signals no process that generation 0 names instead of its worker, be it root's, the master itself, or a worker" do

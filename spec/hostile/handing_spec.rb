@@ -6,7 +6,6 @@ require "fastrack/upgrade/handing"
 
 # What a generation 0 of the app's user can hand to the master instead of settings.
 RSpec.describe "Settings that generation 0 hands over", once: "messages to the master" do
-  handing = Fastrack::Handing
   plain = Fastrack::PlainData
 
   # What the master reads of these bytes.

@@ -16,6 +16,9 @@ module Fastrack
     # Bytes of the longest answer. The status of 1,024 workers has a quarter of it.
     LONGEST_ANSWER = 4 << 20
 
+    # The largest number of an answer.
+    LARGEST = (1 << 63) - 1
+
     # Keys that a status must have, and their types. Other keys are only shown.
     STATUS = { "server" => String, "version" => String, "pid" => Integer, "phase" => String, "serves" => :boolean, "now" => Numeric, "uptime" => Numeric,
                "workers_wanted" => Integer, "workers_ready" => Integer, "stop_seconds" => Numeric, "workers" => Array, "listeners" => Array, "orders" => Array,
@@ -92,7 +95,9 @@ module Fastrack
       when String then self.class.printable(value)
       when Array then value.map { |one| clean(one) }
       when Hash then value.to_h { |key, one| [clean(key), clean(one)] }
-      when Numeric then value.abs < 1 << 63 ? value : foreign!
+      # Counters that a worker has overwritten may be any number.
+      when Integer then value.clamp(-LARGEST, LARGEST)
+      when Float then value.abs < LARGEST ? value : foreign!
       else value
       end
     end
