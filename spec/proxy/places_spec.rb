@@ -21,4 +21,20 @@ RSpec.describe "the proxy: places for clients", once: "the program knows no Ruby
       [third, *tunnels.last].each(&:close)
     end
   end
+
+  it "no place that becomes free after the stop is given to a client who waits" do
+    LoneProxy.open(@dir, threads: 1, max_connections: 1) do |proxy|
+      client, worker = proxy.ask
+      worker.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n")
+      client.gets("\n\r\n")
+      waiting = Array.new(4) { proxy.connect }
+      proxy.order_end(idle: 0)
+      proxy.await_line("lingering")
+      worker.write("0\r\n\r\n")
+      client.close
+      expect(proxy.await_end).to be_success
+      expect(Array.new(4) { proxy.unaccepted }).to all(be_a(TCPSocket))
+      waiting.each(&:close)
+    end
+  end
 end

@@ -89,6 +89,11 @@ class LoneProxy
     end
   end
 
+  # A client that the proxy has not accepted.
+  #
+  # @return [TCPSocket, nil] nil: all were accepted
+  def unaccepted = @listener.accept_nonblock(exception: false).then { |socket| socket unless socket == :wait_readable }
+
   # Orders the end, see crates/proxy/src/ending.rs.
   def order_end(idle: 0.25, linger: 600, spread: 0, cut: 600, tunnels: true)
     @orders.puts("end #{JSON.generate(idle: idle, linger: linger, spread: spread, cut: cut, tunnels: tunnels)}")
