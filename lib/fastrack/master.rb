@@ -335,7 +335,7 @@ module Fastrack
     # Loaded once all workers serve, when nobody waits for the master.
     def memory_supervisor
       require_relative "memory/supervisor"
-      @memory_supervisor ||= MemorySupervisor.new(@workers)
+      @memory_supervisor ||= MemorySupervisor.new(@workers, @launcher.proxy)
     end
 
     # Spawns one worker at most, so that signals are handled between two spawns.

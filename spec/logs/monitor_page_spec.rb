@@ -148,6 +148,20 @@ RSpec.describe "The monitor's page", linux: "a thread with descriptors of its ow
       expect(said.call(mold: mold, refork_saving: 74 << 20).first).to end_with("; refork would save up to 74.0 MB")
     end
 
+    it "the proxy, where there is one: its clients, what has failed and why, and the days of its certificate" do
+      hidden = PageScript.run(page, [status(0.0)])
+      expect(hidden["proxy"]["hidden"]).to be(true)
+      one = { pid: 7, state: "serving", open: 3, streams: 1, tunnels: 2, requests: 10, h2_requests: 4, files: 5, handshakes: 6, resumed: 2, handshake_errors: 1,
+              bad_gateway: 1, worker_died: 1, shortage: 0, bytes_saved: 3 << 20, pss: 8 << 20, rss: 9 << 20, certificate_not_after: Time.now.to_i + (86_400 * 5) + 60 }
+      found = PageScript.run(page, [status(0.0, proxy: one), status(2.0, proxy: one.merge(requests: 30, bad_gateway: 2, worker_died: 2, lingering: [{ pid: 6, streams: 1 }]))])
+      expect([found["proxy"]["hidden"], texts(found["proxy-state"]), texts(found["proxy-about"])]).to eq([false, ["serving"], ["pid 7, pid 6 lingers for 1 streams and 0 sockets"]])
+      tiles = found["proxy-facts"]["children"].map { |tile| texts(tile) }
+      expect(tiles).to include(["3", "clients", "1 streams, 2 sockets"], ["10.0", "requests/s", "30 in all, 4 by HTTP/2"], ["2", "502 and 503", "worker died 2"], ["8.0 MB", "memory"])
+      expect(coloured(found["proxy-facts"])).to eq([["2", "502 and 503", "bad"], ["5", "days of the certificate", "bad"]])
+      expect(texts(found["facts"]).each_cons(2)).to include(["8.0 MB", "memory"])
+      expect(coloured(PageScript.run(page, [status(0.0, proxy: one.merge(certificate_not_after: Time.now.to_i + (86_400 * 60)))])["proxy-facts"])).to eq([])
+    end
+
     it "the master that answers now: each look is a request of its own, also after one without an answer" do
       found = PageScript.run(page, [status(9.0), nil, status(1.0, pid: 2, requests: 5)], search: "?token=abc")
       expect([texts(found["about"]).first, found["asked"], found["lost"]["hidden"]]).to match([/, pid 2, /, ["status.json?token=abc"] * 4, true])

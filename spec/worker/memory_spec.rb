@@ -278,6 +278,16 @@ RSpec.describe "The memory of workers", exec: "figures of memory", once: "cgroup
     end
   end
 
+  it "counts the proxies, too" do
+    others = Array.new(2) { Process.spawn("sleep", "60") }
+    limit = Fastrack::MemoryLimit.new(1 << 40, "MaxMemory")
+    each = others.sum { |pid| Fastrack::ProcessMemory.resident(pid).first }
+    expect(limit.used([], proxies: others) - limit.used([])).to be_within(4 << 20).of(each)
+    expect(limit.used([], proxies: others, exact: true)).to be > limit.used([], exact: true) - (4 << 20) + others.sum { |pid| Fastrack::ProcessMemory.of(pid).pss }
+  ensure
+    others.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+  end
+
   it "is no end of the master when a worker dies while it is measured" do
     gone = Struct.new(:pid, :requests, :serving?, :memory).new(Process.spawn("true").tap { |pid| Process.wait(pid) }, 5, true)
     expect(Fastrack::MemoryGuard.new(group([gone]), Fastrack::MemoryLimit.new(500 << 20, "MaxMemory"), auto: true).fit).to be_nil

@@ -172,13 +172,23 @@ fn proxy(writer: &mut Writer, view: &View) -> Result<(), Error> {
         ("h2_requests", "Those of them that came by HTTP/2"),
         ("files", "Those of them that were answered with a file"),
         ("bad_gateway", "Those of them that got 502"),
+        ("broken_uploads", "Those of them whose client left in its upload"),
         ("retried", "Those of them that were tried once more, because their worker died"),
         ("bytes_saved", "Bytes that compression has saved"),
     ] {
         writer.counters(&format!("proxy_{name}"), help, count(name).map(|value| (Vec::new(), value)))?;
     }
-    let open = count("open").map(|value| (Vec::new(), value));
-    writer.gauges("proxy_open_connections", "Clients that are connected to the proxy", open)?;
+    let causes = ["worker_died", "no_worker", "bad_response", "shortage"];
+    let failed = causes.map(|cause| Some((vec![("cause", cause.to_owned())], count(cause)?)));
+    let help = "Requests that got 502 or, in a shortage, 503";
+    writer.counters("proxy_failed_requests", help, failed.into_iter().flatten())?;
+    for (name, key, help) in [
+        ("proxy_open_connections", "open", "Clients that are connected to the proxy"),
+        ("proxy_streams", "streams", "Responses that are streams, as of event sources"),
+        ("proxy_tunnels", "tunnels", "Connections that have changed protocols, as WebSockets do"),
+    ] {
+        writer.gauges(name, help, count(key).map(|value| (Vec::new(), value)))?;
+    }
     let end = count("certificate_not_after").map(|value| (Vec::new(), value));
     writer.gauges("proxy_certificate_end_seconds", "When the first certificate ends, since 1970", end)
 }
@@ -324,8 +334,10 @@ fn processes(writer: &mut Writer, view: &View) -> Result<(), Error> {
     let master = view.usage.map(|usage| ("master".to_owned(), usage));
     let mold = view.mold.map(|usage| ("mold".to_owned(), usage));
     let first = view.first.map(|usage| ("generation_0".to_owned(), usage));
+    let proxy = view.proxy.map(|usage| ("proxy".to_owned(), usage));
     let workers = named(view).filter_map(|(name, worker)| Some((name, worker.usage?)));
-    let all: Vec<(String, Usage)> = master.into_iter().chain(mold).chain(first).chain(workers).collect();
+    let all: Vec<(String, Usage)> =
+        master.into_iter().chain(mold).chain(first).chain(proxy).chain(workers).collect();
     let series = |value: fn(&Usage) -> Option<f64>| {
         let found = all
             .iter()

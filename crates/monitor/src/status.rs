@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrack_engine::{Connections, Counts, Histogram, BUCKETS};
 use serde_json::{json, Value};
 
-use crate::master::{MoldState, Order};
+use crate::master::{MoldState, Order, ProxyState};
 use crate::process::Usage;
 use crate::view::{states, View, Worker, STATUS_CLASSES};
 
@@ -50,7 +50,7 @@ pub fn json(view: &View) -> Value {
         "orders": view.master.orders.iter().map(order).collect::<Vec<_>>(),
         "listeners": listeners.collect::<Vec<_>>(),
         "listen_overflows": view.overflows,
-        "proxy": view.master.proxy.as_ref().map(|one| with(json!(one.counts), json!({ "pid": one.pid, "state": one.state }))),
+        "proxy": view.master.proxy.as_ref().map(|one| proxy(one, view.proxy)),
         "master": usage(view.usage),
         "mold": view.master.mold.map(|one| mold(one, view.mold)),
         "generation_0": view.master.first.map(|one| mold(one, view.first)),
@@ -64,6 +64,12 @@ pub fn json(view: &View) -> Value {
 
 fn order(order: &Order) -> Value {
     json!({ "number": order.number, "signal": order.signal, "state": order.state, "reason": order.reason, "pid": order.pid })
+}
+
+/// What the proxy counts, and its process.
+fn proxy(proxy: &ProxyState, used: Option<Usage>) -> Value {
+    let process = with(usage(used), json!({ "pid": proxy.pid, "state": proxy.state }));
+    with(json!(proxy.counts), process)
 }
 
 fn mold(mold: MoldState, used: Option<Usage>) -> Value {

@@ -89,6 +89,8 @@ pub struct View {
     pub mold: Option<Usage>,
     /// The usage of generation 0 beside another mold.
     pub first: Option<Usage>,
+    /// The usage of the proxy.
+    pub proxy: Option<Usage>,
     /// Each listener with the number of waiting connections.
     pub listeners: Vec<(ListenerInfo, Option<u32>)>,
     pub overflows: Option<u64>,
@@ -160,8 +162,10 @@ impl Viewer {
     fn look(&self, now: u64, memories: &mut PssCache) -> View {
         let (master, exits) = self.published.read();
         let own = std::process::id();
+        let proxy = master.proxy.as_ref().and_then(|proxy| proxy.pid);
         let pids: Vec<u32> = [own]
             .into_iter()
+            .chain(proxy)
             .chain(master.mold.map(|mold| mold.pid))
             .chain(master.first.map(|mold| mold.pid))
             .chain(master.workers.iter().map(|worker| worker.pid))
@@ -169,6 +173,7 @@ impl Viewer {
         let memory = memories.get(&pids);
         let mut usages = pids.iter().zip(memory).map(|(pid, memory)| Some(Usage { memory, ..usage(*pid)? }));
         let usage = usages.next().flatten();
+        let proxy = proxy.and_then(|_| usages.next().flatten());
         let mut of_mold = |mold: Option<MoldState>| {
             let (mold, usage) = (mold?, usages.next().flatten()?);
             Some(Usage { memory: usage.memory.or(mold.memory), ..usage })
@@ -205,6 +210,7 @@ impl Viewer {
             usage,
             mold,
             first,
+            proxy,
             listeners: master.listeners.iter().cloned().zip(backlogs(&master.listeners)).collect(),
             overflows: listen_overflows(),
             counts: self.scoreboard.totals(),

@@ -267,21 +267,27 @@ impl Exchange<'_> {
 }
 
 fn failed(failure: &Failure) -> Response<Source> {
-    let status = match failure {
+    let (status, count) = match failure {
         // A shortage that may pass: of the workers, or of this process.
-        Failure::Unreachable(error) if upstream::may_pass(error) => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Unreachable(error) if upstream::may_pass(error) => {
+            (StatusCode::SERVICE_UNAVAILABLE, &stats::SHORTAGE)
+        }
         Failure::Unreachable(error) => {
             crate::control::warn(&format!("no worker can be reached: {error}"));
-            StatusCode::BAD_GATEWAY
+            (StatusCode::BAD_GATEWAY, &stats::NO_WORKER)
         }
-        Failure::Lost => StatusCode::BAD_GATEWAY,
-        Failure::Upload(Some(error)) => return refused(*error),
-        Failure::Upload(None) => StatusCode::BAD_REQUEST,
+        Failure::Lost => (StatusCode::BAD_GATEWAY, &stats::WORKER_DIED),
+        Failure::Upload(Some(error)) => {
+            stats::BROKEN_UPLOADS.fetch_add(1, Relaxed);
+            return refused(*error);
+        }
+        Failure::Upload(None) => (StatusCode::BAD_REQUEST, &stats::BROKEN_UPLOADS),
         Failure::Other(error) => {
             crate::control::warn(&format!("no response of a worker can be used: {error}"));
-            StatusCode::BAD_GATEWAY
+            (StatusCode::BAD_GATEWAY, &stats::BAD_RESPONSE)
         }
     };
+    count.fetch_add(1, Relaxed);
     if status == StatusCode::BAD_GATEWAY {
         stats::BAD_GATEWAY.fetch_add(1, Relaxed);
     }

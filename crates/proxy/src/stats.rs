@@ -30,8 +30,18 @@ counters! {
     FILES "files";
     /// Requests that came by HTTP/2.
     H2_REQUESTS "h2_requests";
-    /// Requests that got 502, because their worker died.
+    /// Requests that got 502, of whatever cause.
     BAD_GATEWAY "bad_gateway";
+    /// Requests that got 502, because their worker died.
+    WORKER_DIED "worker_died";
+    /// Requests that got 502, because no worker could be reached.
+    NO_WORKER "no_worker";
+    /// Requests that got 502, because the worker's response made no sense.
+    BAD_RESPONSE "bad_response";
+    /// Requests that got 503, because all workers' backlog was full, or a descriptor was missing.
+    SHORTAGE "shortage";
+    /// Requests whose client has left in its upload, or has broken its framing.
+    BROKEN_UPLOADS "broken_uploads";
     /// Requests that another worker has answered, after theirs died.
     RETRIED "retried";
     /// Bytes that compression has saved.

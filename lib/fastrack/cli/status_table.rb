@@ -68,7 +68,7 @@ module Fastrack
 
     def summary(before, now)
       workers = now["workers"]
-      processes = [now["master"], now["mold"], now["generation_0"], *workers].compact
+      processes = [now["master"], now["mold"], now["generation_0"], now["proxy"], *workers].compact
       memory = bytes(processes.sum { |one| one["pss"].to_i })
       states = workers.map { |worker| worker["state"] }.tally.map { |state, count| "#{count} #{state}" }.join(", ")
       queues = now["listeners"].map { |one| [one["backlog"] || "?", one["limit"]].compact.join("/") }.join(" ")
@@ -106,13 +106,20 @@ module Fastrack
     # Line of what a refork would save.
     def saving(count) = count && fit("refork would save up to #{bytes(count)}")
 
+    # Counters of the proxy that are always told, and others that are told where they are not 0.
+    PROXY = { "open" => "open", "requests" => "requests", "h2_requests" => "of HTTP/2", "files" => "files", "handshakes" => "handshakes" }.freeze
+    PROXY_REST = { "streams" => "streams", "tunnels" => "sockets", "handshake_errors" => "failed handshakes", "worker_died" => "502 (worker died)",
+                   "no_worker" => "502 (no worker)", "bad_response" => "502 (bad response)", "shortage" => "503 (shortage)" }.freeze
+    private_constant :PROXY, :PROXY_REST
+
     # Lines of the proxy, and of those that linger.
     def proxy(proxy)
       return if proxy.nil?
 
-      counts = { "open" => "open", "requests" => "requests", "h2_requests" => "of HTTP/2", "files" => "files", "handshakes" => "handshakes",
-                 "bad_gateway" => "bad gateway" }.map { |name, word| "#{proxy[name].to_i} #{word}" }
+      counts = PROXY.map { |name, word| "#{proxy[name].to_i} #{word}" } +
+               PROXY_REST.filter_map { |name, word| "#{proxy[name]} #{word}" if proxy[name].to_i.positive? }
       counts.unshift(proxy["state"]) unless proxy["state"] == "serving"
+      counts << memory(proxy) if proxy["rss"]
       [fit("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}#{certificate(proxy["certificate_not_after"])}"),
        *Array(proxy["lingering"]).map { |one| fit("proxy #{one["pid"].to_s.rjust(5)} lingering, #{one["streams"].to_i} streams, #{one["tunnels"].to_i} sockets") }]
     end

@@ -5,7 +5,7 @@ require_relative "../process/cpus"
 require_relative "../process/memory"
 
 module Fastrack
-  # A limit for the memory of master and workers together, and their use.
+  # A limit for the memory of master, proxies and workers together, and their use.
   class MemoryLimit
     # Share of the limit at which the kernel kills. The rest is for the kernel's own use and for short peaks.
     SHARE = 0.95
@@ -34,11 +34,14 @@ module Fastrack
     end
 
     # @param handles [Array<WorkerHandle>] the workers; this process is the master
+    # @param proxies [Array<Integer>] pids of the proxies
     # @param exact [Boolean] false: a result within the limit may be an upper bound, because PSS is costly
     # @return [Integer] bytes
-    def used(handles, exact: false)
-      most = [Process.pid, *handles.map(&:pid)].sum { |pid| ProcessMemory.resident(pid).first } unless exact
-      most && most <= @bytes ? most : ProcessMemory.pss(handles)
+    def used(handles, proxies: [], exact: false)
+      most = [Process.pid, *proxies, *handles.map(&:pid)].sum { |pid| ProcessMemory.resident(pid).first } unless exact
+      return most if most && most <= @bytes
+
+      ProcessMemory.pss(handles) + proxies.sum { |pid| ProcessMemory.of(pid)&.pss || ProcessMemory.resident(pid).first }
     end
 
     # Processes that the kernel has killed because of the limit so far.

@@ -12,8 +12,10 @@ module Fastrack
     attr_reader :due_at
 
     # @param workers [Workers]
-    def initialize(workers)
+    # @param proxy [Proxy::Supervisor, nil]
+    def initialize(workers, proxy = nil)
       @workers = workers
+      @proxy = proxy
       @supervised = []
     end
 
@@ -61,7 +63,7 @@ module Fastrack
 
       limit = self.limit(configuration) or return []
       auto = configuration.auto_workers?
-      guard = MemoryGuard.new(@workers, limit, auto: auto)
+      guard = MemoryGuard.new(@workers, limit, auto: auto, proxy: @proxy)
       auto ? [guard, AutoWorkers.new(@workers, guard)] : [guard]
     end
 
@@ -71,7 +73,7 @@ module Fastrack
         Log.line("#{configuration.source(name)} has no effect: #{ProcessMemory::UNKNOWN}")
       end
       limit = MemoryLimit.find(configuration)
-      limit.is_a?(MemoryLimit::CgroupLimit) ? [MemoryGuard.new(@workers, limit, auto: false)] : []
+      limit.is_a?(MemoryLimit::CgroupLimit) ? [MemoryGuard.new(@workers, limit, auto: false, proxy: @proxy)] : []
     end
 
     # @return [MemoryLimit, nil]
@@ -80,7 +82,7 @@ module Fastrack
     end
   end
 
-  # Keeps the master and its workers below a limit of memory. Beyond the limit the largest worker is replaced, before the kernel kills any:
+  # Keeps the master, its proxies and its workers below a limit of memory. Beyond the limit the largest worker is replaced, before the kernel kills any:
   # one worker at a time, and only if its replacement frees memory. If it does not, MaxWorkers=auto goes on with one worker less.
   class MemoryGuard
     # Seconds between two looks at the memory. The nearer the limit is, the sooner is the next look.
@@ -99,8 +101,10 @@ module Fastrack
     # @param workers [Workers]
     # @param limit [MemoryLimit]
     # @param auto [Boolean] whether the server chooses the number of workers
-    def initialize(workers, limit, auto:)
+    # @param proxy [Proxy::Supervisor, nil]
+    def initialize(workers, limit, auto:, proxy: nil)
       @workers = workers
+      @proxy = proxy
       @limit = limit
       @auto = auto
       @due_at = @settled_at = 0.0
@@ -113,7 +117,7 @@ module Fastrack
 
     # @return [Integer] bytes
     def used(**how)
-      @limit.used(@workers.each.to_a, **how)
+      @limit.used(@workers.each.to_a, proxies: @proxy&.pids.to_a, **how)
     end
 
     # The number of workers that fit into the limit, if each takes as much as the largest one: see WorkerCount.by_memory.

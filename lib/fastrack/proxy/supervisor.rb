@@ -47,6 +47,9 @@ module Fastrack
       # @return [Array<IO>] descriptors that forked processes must not keep
       def descriptors = children.flat_map(&:descriptors)
 
+      # @return [Array<Integer>] pids of all proxies
+      def pids = children.map(&:pid)
+
       # Whether nobody waits for the proxy: it serves with the settings of the last HUP, or is not asked for.
       def settled? = !@wanted || (@next.nil? && @child && !@child.asked?)
 
