@@ -107,7 +107,7 @@ impl std::error::Error for Error {}
 pub enum FieldError {
     /// The name is not a token (RFC 9110 §5.6.2).
     Name,
-    /// The value contains CR, LF or NUL (RFC 9110 §5.5).
+    /// The value contains a control byte, such as CR, LF or NUL (RFC 9110 §5.5).
     Value,
 }
 
@@ -116,7 +116,7 @@ impl FieldError {
     pub fn text(self) -> &'static str {
         match self {
             FieldError::Name => "is not a valid header name",
-            FieldError::Value => "has a value with CR, LF or NUL in it",
+            FieldError::Value => "has a value with CR, LF or another control byte in it",
         }
     }
 }

@@ -59,6 +59,11 @@ impl Judge {
         matches!(self.state, State::Head)
     }
 
+    /// Whether the next byte belongs to a body.
+    pub fn is_within_body(&self) -> bool {
+        matches!(self.state, State::Length(_) | State::Chunks(_))
+    }
+
     /// Judges the beginning of `bytes`, which are those after the last ones that were a head or of a body. An error is the connection's
     /// last: the caller takes no more bytes.
     pub fn judge(&mut self, bytes: &[u8]) -> Result<Judged, Error> {

@@ -39,6 +39,11 @@ impl Uploaded {
     pub fn new(body: Incoming, progress: Arc<Progress>, request: InFlight) -> Self {
         Uploaded { body, progress, _request: request }
     }
+
+    /// How far it is.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
 }
 
 /// How far the upload of a body is.
@@ -184,6 +189,9 @@ impl Body for Outgoing {
             frame = self.poll_stream(cx);
         }
         self.delivery.offer(frame.is_ready());
+        if matches!(frame, Poll::Ready(Some(Err(_)))) {
+            self.delivery.cut();
+        }
         frame
     }
 

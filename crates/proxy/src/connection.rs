@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::place::Place;
 use crate::server::Clock;
 use crate::shares::{Part, Share};
 use crate::stats;
+use crate::upstream::WorkerSocket;
 use crate::work::{Kind, Lasting};
 
 mod inbound;
@@ -65,6 +66,13 @@ pub struct Connection {
     is_tunnel: AtomicBool,
     /// When the server has sent its end, in milliseconds after `began`; 0: it has not.
     ended_at: AtomicU64,
+    /// Whether the client of HTTP/1 has ended its side, and the connection to the worker that has its request.
+    has_left: AtomicBool,
+    worker: Mutex<Option<Arc<WorkerSocket>>>,
+    /// Whether the last request was one of HTTP/1.0, whose response may end with the connection.
+    is_http_10: AtomicBool,
+    /// Whether a response has ended in its middle, and its client could take it for a whole one.
+    is_cut: AtomicBool,
     /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
     looks: AtomicBool,
     /// Requests that are with a worker.
@@ -102,6 +110,10 @@ impl Connection {
             unacknowledged: AtomicU32::new(0),
             is_tunnel: AtomicBool::new(false),
             ended_at: AtomicU64::new(0),
+            has_left: AtomicBool::new(false),
+            worker: Mutex::default(),
+            is_http_10: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
             looks: AtomicBool::new(false),
             exchanges: Share::default(),
             encoders: Share::default(),
@@ -199,9 +211,35 @@ impl Connection {
         self.requests.fetch_add(1, Relaxed);
         self.is_partial.store(false, Relaxed);
         self.has_frames.store(version == Version::HTTP_2, Relaxed);
+        self.is_http_10.store(version == Version::HTTP_10, Relaxed);
         stats::REQUESTS.fetch_add(1, Relaxed);
         self.place.work.begin_request();
         InFlight { connection: Arc::clone(self), is_lasting: false, part: None }
+    }
+
+    /// Notes the connection to the worker that gets the request, and tells the worker if the client has left. Streams of HTTP/2 end by
+    /// themselves.
+    pub fn set_worker(&self, socket: &Arc<WorkerSocket>) {
+        if self.has_frames() {
+            return;
+        }
+        if self.has_left.load(Relaxed) {
+            socket.leave();
+        }
+        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(socket));
+    }
+
+    /// The client has ended its side: the worker is to know, and may still answer.
+    fn leave(&self) {
+        if !self.has_left.swap(true, Relaxed) {
+            let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
+            worker.iter().for_each(|socket| socket.leave());
+        }
+    }
+
+    /// Whether only a reset tells the client that its response is not whole.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(Relaxed)
     }
 
     /// Whether the request of this number, which HTTP/1 had as its last one, has its whole response.
@@ -304,6 +342,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.connection.wait_from_now();
         if self.connection.requests.fetch_sub(1, Relaxed) == 1 {
+            *self.connection.worker.lock().unwrap_or_else(PoisonError::into_inner) = None;
             self.connection.notes.wake();
         }
         if !self.is_lasting {
@@ -343,6 +382,12 @@ impl Delivery {
     /// The response becomes a stream.
     pub fn begin_lasting(&mut self) -> Lasting {
         self.request.begin_lasting(Kind::Stream)
+    }
+
+    /// Notes that the response has ended in its middle.
+    pub fn cut(&self) {
+        let connection = &self.request.connection;
+        connection.is_cut.store(connection.is_http_10.load(Relaxed), Relaxed);
     }
 
     /// Notes whether the client can take a part now. If not, this process waits for the response.

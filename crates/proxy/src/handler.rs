@@ -254,12 +254,12 @@ impl Exchange<'_> {
                 }
             });
         }
-        let result = self.upstream.send(request, self.site.settings.times().idle).await;
+        let result = self.upstream.send(request, self.site.settings.times().idle, self.connection).await;
         match (result, again) {
             (Err(Failure::Lost), Some(parts)) => {
                 stats::RETRIED.fetch_add(1, Relaxed);
                 let body = Either::Right(Empty::<Bytes>::new());
-                self.upstream.send_anew(Request::from_parts(parts, body)).await
+                self.upstream.send_anew(Request::from_parts(parts, body), self.connection).await
             }
             (result, _) => result,
         }

@@ -4,6 +4,7 @@
 //! request that was never sent from one whose worker has died.
 
 mod kept;
+mod socket;
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use http_body_util::{Either, Empty};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::client::conn::http1;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -21,8 +22,9 @@ use tokio::time::{sleep, timeout, Instant};
 use crate::body::Uploaded;
 use crate::connection::Connection;
 use crate::shares::{Part, Shares};
-use kept::Kept;
+use kept::{Kept, WorkerConnection};
 pub use kept::{StreamEnd, WorkerBody};
+pub use socket::WorkerSocket;
 
 /// A request's body: the client's, or none.
 pub type Upload = Either<Uploaded, Empty<Bytes>>;
@@ -84,27 +86,39 @@ impl Upstream {
         &self,
         request: Request<Upload>,
         kept_for: Duration,
+        client: &Connection,
     ) -> Result<Response<WorkerBody>, Failure> {
-        self.send_by(request, Some(MAX_IDLE_TIME.min(kept_for / 2))).await
+        self.send_by(request, Some(MAX_IDLE_TIME.min(kept_for / 2)), client).await
     }
 
     /// Sends a request by a new connection, because kept connections may belong to the worker that has just died.
-    pub async fn send_anew(&self, request: Request<Upload>) -> Result<Response<WorkerBody>, Failure> {
-        self.send_by(request, None).await
+    pub async fn send_anew(
+        &self,
+        request: Request<Upload>,
+        client: &Connection,
+    ) -> Result<Response<WorkerBody>, Failure> {
+        self.send_by(request, None, client).await
     }
 
     async fn send_by(
         &self,
         mut request: Request<Upload>,
         max_age: Option<Duration>,
+        client: &Connection,
     ) -> Result<Response<WorkerBody>, Failure> {
+        let upload = match request.body() {
+            Either::Left(uploaded) => Some(uploaded.progress()),
+            Either::Right(_) => None,
+        };
         let mut tries = TRIES;
         loop {
             tries -= 1;
             // Kept connections may all belong to workers that have ended. So the last try is a new one.
             let max_age = max_age.filter(|_| tries > 0);
             let mut connection = self.connection(max_age).await.map_err(Failure::Unreachable)?;
-            match connection.try_send_request(request).await {
+            connection.socket.begin(upload.clone());
+            client.set_worker(&connection.socket);
+            match connection.sender.try_send_request(request).await {
                 Ok(response) => {
                     return Ok(WorkerBody::of(response, connection, &self.kept));
                 }
@@ -119,7 +133,7 @@ impl Upstream {
 
     /// A kept connection of at most this age, or a new one. In a shortage it tries both again and again, because no event reports the end
     /// of a shortage.
-    async fn connection(&self, max_age: Option<Duration>) -> io::Result<SendRequest<Upload>> {
+    async fn connection(&self, max_age: Option<Duration>) -> io::Result<WorkerConnection> {
         let began = Instant::now();
         loop {
             if let Some(kept) = max_age.and_then(|age| self.kept.take(age)) {
@@ -134,16 +148,16 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self) -> io::Result<SendRequest<Upload>> {
-        let stream = UnixStream::connect(&self.path).await?;
+    async fn connect(&self) -> io::Result<WorkerConnection> {
+        let socket = WorkerSocket::new(UnixStream::connect(&self.path).await?);
         let (sender, connection) = http1::Builder::new()
             .max_headers(1024)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(socket::Wire(Arc::clone(&socket))))
             .await
             .map_err(io::Error::other)?;
         // Errors of the connection are also errors of its requests.
         tokio::spawn(connection.with_upgrades());
-        Ok(sender)
+        Ok(WorkerConnection { sender, socket })
     }
 }
 

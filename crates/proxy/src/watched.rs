@@ -6,8 +6,10 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
+use std::time::Duration;
 
 use hyper::body::Bytes;
+use rustix::net::sockopt::set_socket_linger;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -84,6 +86,20 @@ impl Watched {
                 Stream::Plain(stream) => stream.peek(&mut [0]).await.map(drop),
                 Stream::Tls(stream) => stream.fill_buf().await.map(drop),
             };
+        }
+    }
+}
+
+impl Drop for Watched {
+    /// A response that only the connection's end ends must not seem whole: a reset tells.
+    fn drop(&mut self) {
+        if self.connection.is_cut() {
+            let socket = match &self.stream {
+                Stream::Plain(stream) => stream,
+                Stream::Tls(stream) => stream.get_ref().0,
+            };
+            // Fails only if the client has closed the connection.
+            let _ = set_socket_linger(socket, Some(Duration::ZERO));
         }
     }
 }

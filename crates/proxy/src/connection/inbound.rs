@@ -40,6 +40,8 @@ pub struct Inbound {
     ready: Bytes,
     /// Why no more bytes are read.
     ending: Option<Ending>,
+    /// Whether the client has ended its side.
+    has_ended: bool,
     is_raw: bool,
 }
 
@@ -72,6 +74,7 @@ impl Inbound {
             held: BytesMut::new(),
             ready: Bytes::new(),
             ending: None,
+            has_ended: false,
             is_raw: false,
         }
     }
@@ -102,11 +105,12 @@ impl Inbound {
                 Some(Ending::Broken(error)) => {
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, *error)));
                 }
+                None if self.has_ended => return self.poll_end(connection, cx),
                 None if self.held.is_empty() => {
                     let before = buf.filled().len();
                     ready!(read(cx, buf))?;
                     if buf.filled().len() == before {
-                        return Poll::Ready(Ok(()));
+                        return self.poll_end(connection, cx);
                     }
                     let sorted = self.sort(&buf.filled()[before..], connection);
                     self.held.extend_from_slice(&buf.filled()[before + sorted.judged..]);
@@ -125,7 +129,7 @@ impl Inbound {
                     let mut part = ReadBuf::new(&mut part);
                     ready!(read(cx, &mut part))?;
                     if part.filled().is_empty() {
-                        return Poll::Ready(Ok(()));
+                        return self.poll_end(connection, cx);
                     }
                     self.held.extend_from_slice(part.filled());
                     // Only the end of a line can complete a head. So one that comes byte by byte is not parsed for each byte.
@@ -137,6 +141,22 @@ impl Inbound {
                     }
                 }
             }
+        }
+    }
+
+    /// The end of what the client sends. hyper gets it after the responses: the client may still take them.
+    fn poll_end(&mut self, connection: &Connection, cx: &Context<'_>) -> Poll<io::Result<()>> {
+        self.has_ended = true;
+        let has_no_response = self.is_raw || connection.is_tunnel() || self.judge.is_within_body();
+        if has_no_response || connection.has_answered(self.heads) {
+            return Poll::Ready(Ok(()));
+        }
+        connection.leave();
+        connection.notes.wait(cx.waker());
+        if connection.has_answered(self.heads) {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
         }
     }
 

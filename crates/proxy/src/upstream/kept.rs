@@ -12,13 +12,29 @@ use hyper::header::{HeaderValue, CONTENT_TYPE};
 use hyper::Response;
 use tokio::time::Instant;
 
+use super::socket::WorkerSocket;
 use super::Upload;
+
+/// A connection to a worker.
+#[derive(Debug)]
+pub struct WorkerConnection {
+    /// hyper's half, which sends requests.
+    pub sender: SendRequest<Upload>,
+    /// Its socket.
+    pub socket: Arc<WorkerSocket>,
+}
+
+impl WorkerConnection {
+    fn can_be_kept(&self) -> bool {
+        !self.sender.is_closed() && !self.socket.is_left()
+    }
+}
 
 /// The type of event streams.
 const EVENTS: &[u8] = b"text/event-stream";
 
 /// Connections with the times of their last use. The oldest one comes first.
-type Connections = VecDeque<(SendRequest<Upload>, Instant)>;
+type Connections = VecDeque<(WorkerConnection, Instant)>;
 
 /// The connections of one thread that have no request.
 #[derive(Clone, Debug)]
@@ -35,21 +51,21 @@ impl Kept {
     }
 
     /// A connection of at most this age that can take a request now: the newest one, so that the others grow old.
-    pub fn take(&self, max_age: Duration) -> Option<SendRequest<Upload>> {
+    pub fn take(&self, max_age: Duration) -> Option<WorkerConnection> {
         let mut kept = self.connections();
         let now = Instant::now();
         while kept.front().is_some_and(|(_, used)| now - *used >= max_age) {
             kept.pop_front();
         }
-        let newest = kept.iter().rposition(|(connection, _)| connection.is_ready())?;
+        let newest = kept.iter().rposition(|(connection, _)| connection.sender.is_ready())?;
         // The workers have closed the connections behind it, or are about to.
         kept.truncate(newest + 1);
         kept.pop_back().map(|(connection, _)| connection)
     }
 
-    fn give_back(&self, connection: SendRequest<Upload>) {
+    fn give_back(&self, connection: WorkerConnection) {
         let mut kept = self.connections();
-        if !connection.is_closed() && kept.len() < self.most {
+        if connection.can_be_kept() && kept.len() < self.most {
             kept.push_back((connection, Instant::now()));
         }
     }
@@ -63,7 +79,7 @@ impl Kept {
 #[derive(Debug)]
 pub struct WorkerBody {
     body: Incoming,
-    connection: Option<SendRequest<Upload>>,
+    connection: Option<WorkerConnection>,
     kept: Kept,
     /// The end of what has come of an event stream; None for other bodies.
     events: Option<Tail>,
@@ -86,7 +102,7 @@ impl WorkerBody {
     /// The response, with the body that comes by `connection`.
     pub fn of(
         response: Response<Incoming>,
-        connection: SendRequest<Upload>,
+        connection: WorkerConnection,
         kept: &Kept,
     ) -> Response<WorkerBody> {
         let is_events = |kind: &HeaderValue| kind.as_bytes().to_ascii_lowercase().starts_with(EVENTS);

@@ -118,3 +118,34 @@ fn bytes_behind_a_request_for_another_protocol_wait_for_its_response() {
         }
     }
 }
+
+#[test]
+fn the_clients_end_comes_after_the_response() {
+    let connection = connection();
+    let mut inbound = inbound(false);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut poll = |inbound: &mut Inbound| {
+        let mut space = [0; 10];
+        let mut buf = ReadBuf::new(&mut space);
+        inbound.poll_read(&connection, &mut cx, &mut buf, |_, _| Poll::Ready(Ok(())))
+    };
+    read(&mut inbound, &connection, &[b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"]).expect("a request");
+    assert!(poll(&mut inbound).is_pending());
+    let request = connection.begin_request(hyper::Version::HTTP_11);
+    assert!(connection.notes.take().is_none());
+    assert!(poll(&mut inbound).is_pending());
+    drop(request);
+    assert!(poll(&mut inbound).is_ready());
+}
+
+#[test]
+fn the_clients_end_within_a_body_is_told_at_once() {
+    let connection = connection();
+    let mut inbound = inbound(false);
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
+    read(&mut inbound, &connection, &[head, b"a"]).expect("a part");
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut space = [0; 10];
+    let mut buf = ReadBuf::new(&mut space);
+    assert!(inbound.poll_read(&connection, &mut cx, &mut buf, |_, _| Poll::Ready(Ok(()))).is_ready());
+}
