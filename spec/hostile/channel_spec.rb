@@ -174,4 +174,34 @@ next if what == "noise"
   ensure
     others&.first&.then { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
   end
+
+  describe "where there is no subreaper, as on macOS" do
+    let(:server) do
+      config = "Fastrack.singleton_class.prepend(Module.new { def adopt_orphans = false })"
+      Server.ready(ru: app, options: options.merge(GracefulTimeout: 1), config: config, fastrack: true).tap { |one| File.chmod(0o777, one.dir) }
+    end
+
+    # The workers are their mold's children.
+    def workers = server.molds.flat_map { |mold| ProcessTable.children(mold) }
+
+    it "stops workers with the rights of the app's user" do
+      before = workers
+      server.signal(:HUP)
+      server.await_ready(2)
+      eventually { (workers & before).empty? }
+      expect([server.get.status, server.stop.exitstatus]).to eq([200, 0])
+    end
+
+    it "cannot signal a process of root's that generation 0 names instead of its worker" do
+      other = spawn("sleep", "600")
+      File.write(server.file("lie"), other.to_s)
+      before = workers.each { |pid| Process.kill(:KILL, pid) }
+      eventually { workers.any? && (workers & before).empty? }
+      server.signal(:HUP)
+      server.stop
+      expect(Process.wait(other, Process::WNOHANG)).to be_nil
+    ensure
+      Process.kill(:KILL, other) && Process.wait(other)
+    end
+  end
 end

@@ -38,7 +38,7 @@ RSpec.describe "A moment", once: "Ruby of the master" do
   it "in which a killed process ends and another one gets its pid, does not leave that without a time limit" do
     configuration = double(worker_boot_timeout: 60, worker_timeout: 0, request_timeout: 0)
     generation0 = lambda do |spawned_at|
-      Fastrack::MoldHandle.new(double(pid: 5_000_001), double("from=": nil), spawned_at).tap { |handle| handle.define_singleton_method(:signal) { |_| nil } }
+      Fastrack::MoldHandle.new(double(pid: 5_000_001, child?: true), double("from=": nil), spawned_at).tap { |handle| handle.define_singleton_method(:signal) { |_| nil } }
     end
     handles = [generation0.call(0.0)]
     workers = double(lingering: double(step: nil, due_at: nil)).tap { |one| one.define_singleton_method(:each) { handles.each } }

@@ -291,7 +291,8 @@ module Fastrack
       @killed ||= why
       @cause ||= booting? ? :boot : :worker_timeout
       @state = :stopping
-      signal(:KILL)
+      # A process that no signal reaches is given up: its mold may have named another user's.
+      signal(:KILL) || @process.child? || @channel.close
     end
 
     def reopen_logs = signal(Worker::LOG_SIGNAL)
