@@ -111,6 +111,9 @@ module Fastrack
       require_relative "proxy/settings"
       warnings = Proxy::Settings.check(configuration)
       puts "proxy: #{warnings.empty? ? "its files are right" : warnings.join("; ")}"
+      return unless Proxy.keys?(configuration) && Proxy.of_apps_user?(configuration)
+
+      puts "proxy: it runs as the app's user, who can read its private keys: start as root, with ProxyUser beside User"
     end
 
     def load_app(app, configuration)

@@ -15,6 +15,9 @@ module Fastrack
     # Only the proxy may connect: the workers believe what the proxy says of its clients.
     MODE = 0o600
 
+    # Opens a file's place without the file (open(2)). Linux has it, Ruby does not name it.
+    O_PATH = 0o10000000
+
     class << self
       # @return [String, nil] the socket's path, once #inner_address was called
       attr_reader :path
@@ -22,12 +25,33 @@ module Fastrack
       # @param configuration [Configuration]
       # @return [Address] of the workers, for the proxy
       def inner_address(configuration)
-        @path ||= ENV.delete(VARIABLE) || "#{UserFolder.of(user(configuration)&.uid || Process.euid)}/#{Process.pid}.proxy"
-        InnerAddress.new(path: @path, mode: MODE, uid: user(configuration)&.uid || Process.euid)
+        uid = user(configuration)&.uid || Process.euid
+        # A proxy that connects by a descriptor needs no way to the folder, which nobody else can enter then.
+        owner = by_descriptor? ? Process.euid : uid
+        @path ||= ENV.delete(VARIABLE) || "#{UserFolder.of(owner)}/#{Process.pid}.proxy"
+        InnerAddress.new(path: @path, mode: MODE, uid: uid, owner: owner)
       end
+
+      # @return [File, nil] the place of the workers' socket, for the proxy; nil: the proxy goes by the path
+      # @raise [SystemCallError]
+      def open_path = (File.new(@path, O_PATH) if by_descriptor?)
+
+      # Whether a process can connect to a unix socket by a descriptor of its file, by /proc/self/fd.
+      def by_descriptor? = RUBY_PLATFORM.include?("linux")
 
       # @return [UserGroup, nil] the user that the proxy runs as; nil: this process's
       def user(configuration) = (configuration.proxy_user || configuration.user if Process.euid.zero?)
+
+      # Whether the configuration names private keys, or has some made by an authority.
+      def keys?(configuration)
+        configuration.addresses.any? { |one| one.tls? && (one.certificates.any? || configuration.tls_domains) }
+      end
+
+      # Whether the proxy and the app run as the same user.
+      def of_apps_user?(configuration)
+        own = Process.euid
+        [user(configuration)&.uid || own, (configuration.user&.uid if own.zero?) || own].uniq.one?
+      end
 
       # Whether a listener is the workers' side for the proxy.
       #
@@ -49,10 +73,12 @@ module Fastrack
 
     # The workers' address for the proxy, in a folder that only its owner can use.
     class InnerAddress < Address
-      # @param uid [Integer] of the owner
-      def initialize(uid:, **settings)
+      # @param uid [Integer] of the socket's owner
+      # @param owner [Integer] of the folder's owner
+      def initialize(uid:, owner:, **settings)
         super(**settings)
         @uid = uid
+        @owner = owner
       end
 
       # @return [Array<Listener>]
@@ -60,7 +86,7 @@ module Fastrack
       def open
         make_folder(File.dirname(path))
         remove_stale(File.dirname(path))
-        super.tap { own(path) }
+        super.tap { give(path, @uid) }
       rescue SystemCallError => e
         raise ListenError, "cannot listen on #{path}: #{SafeFile.reason(e)}"
       end
@@ -68,8 +94,8 @@ module Fastrack
       private
 
       def make_folder(folder)
-        SafeFile.at(path) { Dir.mkdir(folder, 0o700) && own(folder) } unless File.exist?(folder)
-        return if UserFolder.own?(folder, @uid)
+        SafeFile.at(path) { Dir.mkdir(folder, 0o700) && give(folder, @owner) } unless File.exist?(folder)
+        return if UserFolder.own?(folder, @owner)
 
         raise ListenError, "cannot listen on #{path}: #{folder} must be a folder of this user's alone"
       end
@@ -83,8 +109,8 @@ module Fastrack
         nil
       end
 
-      # Gives a file that root has made to the proxy's user.
-      def own(file) = Process.euid.zero? && !@uid.zero? && File.lstat(file).uid.zero? && File.lchown(@uid, nil, file)
+      # Gives a file that root has made to its user.
+      def give(file, uid) = Process.euid.zero? && !uid.zero? && File.lstat(file).uid.zero? && File.lchown(uid, nil, file)
     end
   end
 end

@@ -2,6 +2,7 @@
 
 require "json"
 require "socket"
+require_relative "../../lib/fastrack/proxy/outbox"
 require_relative "../../lib/fastrack/proxy/program"
 require_relative "gc_mode"
 
@@ -29,8 +30,10 @@ class LoneProxy
     @workers = UNIXServer.new(path)
     @listener = TCPServer.new("127.0.0.1", 0)
     @port = @listener.addr[1]
-    @pid = launch(@listener, log, nofile)
-    @orders.puts(JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}" }], upstream: path, h2c: true, access_log: ({ descriptor: 4 } if log), **settings))
+    @pid = launch(nofile)
+    line = JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}", descriptor: 0 }], upstream: path, h2c: true,
+                         descriptors: [@listener, log].compact.size, access_log: ({ descriptor: 1 } if log), **settings)
+    @orders.add("#{line}\n", [@listener, log].compact)
     said = @said.gets
     raise "the proxy has said #{said.inspect}" unless said == "ready \n"
   end
@@ -96,7 +99,7 @@ class LoneProxy
 
   # Orders the end, see crates/proxy/src/ending.rs.
   def order_end(idle: 0.25, linger: 600, spread: 0, cut: 600, tunnels: true)
-    @orders.puts("end #{JSON.generate(idle: idle, linger: linger, spread: spread, cut: cut, tunnels: tunnels)}")
+    @orders.add("end #{JSON.generate(idle: idle, linger: linger, spread: spread, cut: cut, tunnels: tunnels)}\n")
   end
 
   # @return [Process::Status]
@@ -117,12 +120,11 @@ class LoneProxy
 
   private
 
-  def launch(listener, log, nofile)
-    theirs_in, @orders = IO.pipe
+  def launch(nofile)
+    theirs_in, ours = UNIXSocket.pair
+    @orders = Fastrack::Proxy::Outbox.new(ours)
     @said, theirs_out = IO.pipe
-    @orders.sync = true
-    spawn({ "LISTEN_FDS" => "1", "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil }, [Fastrack::Proxy::Program.path, "fastrack proxy"],
-          in: theirs_in, out: theirs_out, 3 => listener, **(log ? { 4 => log } : {}), rlimit_nofile: nofile, close_others: true)
+    spawn([Fastrack::Proxy::Program.path, "fastrack proxy"], in: theirs_in, out: theirs_out, rlimit_nofile: nofile, close_others: true)
   ensure
     [theirs_in, theirs_out].each(&:close)
   end

@@ -1,12 +1,11 @@
 //! Lines of the access log for this process's own answers: files, redirects, errors. A worker logs the requests that it answers.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::os::fd::RawFd;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{sync_channel, Receiver, SyncSender};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -31,8 +30,8 @@ const LAST_TIME: Duration = Duration::from_secs(1);
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Writes the lines of this thread's clients.
-    static LINES: RefCell<Option<LineWriter>> = const { RefCell::new(None) };
+    /// Writes the lines of this thread's clients, in this format.
+    static LINES: RefCell<Option<(Format, LineWriter)>> = const { RefCell::new(None) };
 }
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -40,11 +39,8 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Where lines go.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
-    /// The descriptor that the master has passed.
-    pub descriptor: RawFd,
-    /// The file's path, where it has one.
-    #[serde(default)]
-    pub path: Option<PathBuf>,
+    /// The number of its descriptor. After a rotation another one comes, with other settings.
+    pub descriptor: usize,
     /// "json", or anything else for the combined format.
     #[serde(default)]
     pub format: String,
@@ -57,44 +53,28 @@ pub struct AccessLog {
     format: Format,
     /// Bytes of the lines that wait.
     waiting: Arc<AtomicUsize>,
-    /// Whether the file is to be opened anew. The queue may be full when that is ordered.
-    reopens: Arc<AtomicBool>,
     dropped: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Order {
     Write(Vec<u8>),
-    Look,
     Tell(SyncSender<()>),
 }
 
 impl AccessLog {
-    /// Starts the thread. Fails without the descriptor.
-    pub fn start(settings: &Settings) -> io::Result<Arc<Self>> {
-        let file = File::from(fastrack_sys::inherited_fd(settings.descriptor)?);
+    /// Starts the thread, which ends with the last user of the log, and then closes the descriptor.
+    pub fn start(settings: &Settings, descriptor: OwnedFd) -> io::Result<Arc<Self>> {
+        let file = File::from(descriptor);
         let (orders, received) = sync_channel(MOST_WAITING);
         let waiting = Arc::<AtomicUsize>::default();
         let format = if settings.format == "json" { Format::Json } else { Format::Combined };
-        let reopens = Arc::<AtomicBool>::default();
-        let mut writer = Writer {
-            file,
-            path: settings.path.clone(),
-            waiting: Arc::clone(&waiting),
-            reopens: Arc::clone(&reopens),
-        };
+        let mut writer = Writer { file, waiting: Arc::clone(&waiting) };
         std::thread::Builder::new()
             .name("access log".into())
             .stack_size(128 * 1024)
             .spawn(move || writer.run(&received))?;
-        Ok(Arc::new(AccessLog { orders, format, waiting, reopens, dropped: AtomicU64::new(0) }))
-    }
-
-    /// Opens the file anew after a rotation. Does not wait for the thread.
-    pub fn reopen(&self) {
-        self.reopens.store(true, Relaxed);
-        // If the queue is full, the thread will look after the next line.
-        let _ = self.orders.try_send(Order::Look);
+        Ok(Arc::new(AccessLog { orders, format, waiting, dropped: AtomicU64::new(0) }))
     }
 
     /// Returns when all lines are written, or time is over.
@@ -108,7 +88,10 @@ impl AccessLog {
     fn line(&self, answer: &Answer) -> Vec<u8> {
         let mut line = Vec::with_capacity(256);
         LINES.with_borrow_mut(|lines| {
-            let lines = lines.get_or_insert_with(|| LineWriter::new(self.format, None));
+            let (_, lines) = match lines {
+                Some(kept) if kept.0 == self.format => kept,
+                _ => lines.insert((self.format, LineWriter::new(self.format, None))),
+            };
             lines.write(&answer.line(&mut Vec::new()), &mut line);
         });
         line
@@ -224,9 +207,7 @@ impl Drop for Answered {
 #[derive(Debug)]
 struct Writer {
     file: File,
-    path: Option<PathBuf>,
     waiting: Arc<AtomicUsize>,
-    reopens: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -243,10 +224,6 @@ impl Writer {
     }
 
     fn follow(&mut self, order: Order, batch: &mut Vec<u8>) {
-        if self.reopens.swap(false, Relaxed) {
-            self.flush(batch);
-            self.reopen();
-        }
         match order {
             Order::Write(line) => {
                 if batch.len() + line.len() > LINE_LIMIT {
@@ -255,19 +232,10 @@ impl Writer {
                 batch.extend_from_slice(&line);
                 self.waiting.fetch_sub(line.len(), Relaxed);
             }
-            Order::Look => {}
             Order::Tell(done) => {
                 self.flush(batch);
                 let _ = done.send(());
             }
-        }
-    }
-
-    fn reopen(&mut self) {
-        let Some(path) = &self.path else { return };
-        match OpenOptions::new().append(true).create(true).open(path) {
-            Ok(file) => self.file = file,
-            Err(error) => control::error(&format!("cannot reopen {}: {error}", path.display())),
         }
     }
 

@@ -1,42 +1,14 @@
-//! Messages between the master and this process. The master writes settings to standard input, one set a line. This process writes lines to
-//! standard output, each with a word and a text.
+//! Lines for the master, on standard output, each with a word and a text.
 
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver};
-
-use serde::de::DeserializeOwned;
-
-use crate::ending::End;
 use crate::work::Counts;
-
-/// The master's word for the end, with its times in JSON. Signals are the master's: it has them ignored here.
-const END: &str = "end ";
-
-/// The master's word for log files that were rotated.
-const REOPEN: &str = "reopen";
-
-/// The master's question whether the process still works.
-const PING: &str = "ping";
 
 /// Bytes of a line. The master reads no longer one than PIPE_BUF, pipe(7).
 const LONGEST_LINE: usize = 4000;
-
-/// An order of the master.
-#[derive(Debug)]
-pub enum Order<T> {
-    /// New settings, or why they cannot be read.
-    Settings(Result<T, String>),
-    /// The process is to end.
-    End(End),
-    /// Log files are to be opened anew.
-    Reopen,
-    /// An answer is expected.
-    Ping,
-}
 
 /// Lines that may wait for a master that does not read; beyond, lines are dropped.
 const MOST_WAITING: usize = 1024;
@@ -142,48 +114,4 @@ fn writer() -> Option<&'static SyncSender<Line>> {
 fn write(line: &str) {
     // Without a reader the master is gone, and standard input ends, too.
     let _ = std::io::stdout().write_all(line.as_bytes()).and_then(|()| std::io::stdout().flush());
-}
-
-/// The first settings from standard input; None at its end.
-pub fn first_settings<T: DeserializeOwned>() -> Option<Result<T, String>> {
-    match next_order()? {
-        Order::Settings(settings) => Some(settings),
-        Order::End(_) => None,
-        Order::Reopen | Order::Ping => first_settings(),
-    }
-}
-
-/// The next order; None at the end of standard input: the master has ended.
-fn next_order<T: DeserializeOwned>() -> Option<Order<T>> {
-    let mut line = String::new();
-    match std::io::stdin().lock().read_line(&mut line) {
-        Ok(0) | Err(_) => None,
-        Ok(_) => Some(order(line.trim_end())),
-    }
-}
-
-fn order<T: DeserializeOwned>(line: &str) -> Order<T> {
-    let unread = |error: serde_json::Error| format!("an order cannot be read: {error}");
-    match line.strip_prefix(END) {
-        Some(end) => {
-            serde_json::from_str(end).map_or_else(|error| Order::Settings(Err(unread(error))), Order::End)
-        }
-        None if line == REOPEN => Order::Reopen,
-        None if line == PING => Order::Ping,
-        None => Order::Settings(serde_json::from_str(line).map_err(unread)),
-    }
-}
-
-/// A channel of all further orders, which closes when the master has ended.
-pub fn all_orders<T: DeserializeOwned + Send + 'static>() -> std::io::Result<UnboundedReceiver<Order<T>>> {
-    let (sender, receiver) = unbounded_channel();
-    let read = move || {
-        while let Some(order) = next_order() {
-            if sender.send(order).is_err() {
-                break;
-            }
-        }
-    };
-    std::thread::Builder::new().name("orders".into()).stack_size(64 * 1024).spawn(read)?;
-    Ok(receiver)
 }

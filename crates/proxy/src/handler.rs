@@ -11,7 +11,7 @@ use hyper::http::request::Parts;
 use hyper::http::uri;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
-use crate::access_log::{AccessLog, Logged};
+use crate::access_log::Logged;
 use crate::acme::Challenges;
 use crate::body::{Outgoing, Progress, Source, Uploaded};
 use crate::change::Change;
@@ -31,23 +31,17 @@ pub struct Handler {
     site: Arc<CurrentSite>,
     challenges: Arc<Challenges>,
     upstream: Upstream,
-    log: Option<Arc<AccessLog>>,
 }
 
 impl Handler {
-    /// Asks the workers behind `upstream`, and logs its own answers in `log`.
-    pub fn new(
-        site: Arc<CurrentSite>,
-        challenges: Arc<Challenges>,
-        upstream: Upstream,
-        log: Option<Arc<AccessLog>>,
-    ) -> Self {
-        Handler { site, challenges, upstream, log }
+    /// Asks the workers behind `upstream`.
+    pub fn new(site: Arc<CurrentSite>, challenges: Arc<Challenges>, upstream: Upstream) -> Self {
+        Handler { site, challenges, upstream }
     }
 
     /// Logs that hyper has refused bytes that are no request.
     pub fn log_refusal(&self, connection: &Connection, status: StatusCode) {
-        if let Some(log) = &self.log {
+        if let Some(log) = &self.site.get().log {
             drop(Logged::unread(log, connection.peer.ip().to_canonical()).answer(status.as_u16()));
         }
     }
@@ -101,7 +95,7 @@ impl Handler {
         };
         if let Some(error) = error {
             let address = connection.peer.ip().to_canonical();
-            let logged = self.log.as_ref().map(|log| match is_h2 {
+            let logged = site.log.as_ref().map(|log| match is_h2 {
                 true => Logged::new(log, &parts, address),
                 false => Logged::unread(log, address),
             });
@@ -111,7 +105,7 @@ impl Handler {
             site.settings.is_trusted(ip)
         });
         let logged =
-            self.log.as_ref().map(|log| Logged::new(log, &parts, client.address.ip().to_canonical()));
+            site.log.as_ref().map(|log| Logged::new(log, &parts, client.address.ip().to_canonical()));
         if let Some(text) = site.settings.acme.as_ref().and_then(|_| self.challenges.text(parts.uri.path())) {
             let response = Response::new(Source::Own(Content::Memory(Some(text.into()))));
             return answered(response, in_flight, logged);

@@ -1,253 +1,119 @@
-//! The process: its threads, what the master tells it, and its end.
+//! The process: what the master tells it, and its end.
 
-use std::net::TcpListener;
+use std::os::fd::IntoRawFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Sender;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{watch, Semaphore};
+use tokio::sync::watch;
 use tokio::time::{interval, sleep, Instant};
 
-use crate::access_log::AccessLog;
+use crate::access_log::{self, AccessLog};
 use crate::acme::{self, Challenges};
-use crate::control::{self, Order};
+use crate::control;
 use crate::ending::{End, Ending, Step, Stop};
-use crate::handler::Handler;
+use crate::listening::Listeners;
 use crate::memory::Trim;
-use crate::rate::Rate;
-use crate::server::{Endpoint, Server};
+use crate::orders::{Order, Orders, Passed};
 use crate::settings::Settings;
-use crate::shares::Shares;
 use crate::site::{CurrentSite, Site};
 use crate::stats;
-use crate::tls::{server_config, Certificates};
-use crate::upstream::Upstream;
+use crate::tls::Certificates;
 use crate::work::{Counts, Work};
 
 /// How often the files of certificates are looked at, and counters are told.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The listening sockets.
-type Listening = Vec<(TcpListener, Arc<Endpoint>)>;
-
-/// Orders of the master.
-type Orders = UnboundedReceiver<Order<Settings>>;
-
-/// Threads that wait for the disk, or compress files, for each thread that serves clients.
-const READERS: usize = 8;
-
 /// Checks the settings on standard input, as a start would.
 pub fn check() -> Result<(), String> {
-    let settings: Settings = control::first_settings().ok_or("no settings")??;
+    let (settings, _): (Settings, _) = Orders::default().first().ok_or("no settings")??;
     // Certificates by ACME are not there before the first start.
     let is_there = |listener: &&crate::settings::Listener| {
         !listener.certificates.is_empty()
             && (settings.acme.is_none() || listener.certificates.iter().all(|(cert, _)| cert.exists()))
     };
     for listener in settings.listeners.iter().filter(is_there) {
-        let certificates = Certificates::load(listener.certificates.clone())?;
-        certificates.warnings(now()).iter().for_each(|warning| control::warn(warning));
+        Certificates::load(listener.certificates.clone())?.warn();
     }
-    Site::new(settings)?.warnings().iter().for_each(|warning| control::warn(warning));
+    Site::new(settings, None)?.warnings().iter().for_each(|warning| control::warn(warning));
     Ok(())
 }
 
 /// Serves until the master orders the end, or has ended itself.
 pub fn run() -> Result<(), String> {
-    let settings: Settings = control::first_settings().ok_or("no settings")??;
-    settings.acme.as_ref().map_or(Ok(()), acme::prepare)?;
-    let certificates = load_certificates(&settings)?;
-    certificates
-        .iter()
-        .flatten()
-        .flat_map(|one| one.warnings(now()))
-        .for_each(|warning| control::warn(&warning));
-    let sockets = take_sockets(&settings)?;
-    let log = settings.access_log.as_ref().map(AccessLog::start).transpose();
-    let log = log.map_err(|error| format!("cannot use the access log: {error}"))?;
-    let challenges = Arc::<Challenges>::default();
-    let endpoints = endpoints(&settings, &certificates, &challenges)?;
-    let site = Arc::new(CurrentSite::new(Site::new(settings)?));
-    let (stop, stopped) = watch::channel(None);
-    let listening: Vec<(TcpListener, Arc<Endpoint>)> = sockets.into_iter().zip(endpoints).collect();
-    let work = Arc::<Work>::default();
-    let exchanges = Shares::new(worker_places(), |connection| &connection.exchanges);
-    start_threads(&site, &challenges, &log, &exchanges, &listening, &work, &stopped)?;
+    hide();
+    let mut orders = Orders::default();
+    let Some(first) = orders.first() else { return Ok(()) };
+    let (settings, passed) = first?;
+    let mut process = Process::start(settings, passed)?;
     control::ready();
-    let process = Process { site, certificates, challenges, log, exchanges, work, stop };
-    process.runtime()?.block_on(process.lead(listening))
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    runtime.block_on(process.lead(orders))
 }
 
-fn load_certificates(settings: &Settings) -> Result<Vec<Option<Arc<Certificates>>>, String> {
-    let load = |files: &Vec<_>| (!files.is_empty()).then(|| Certificates::load(files.clone())).transpose();
-    settings.listeners.iter().map(|listener| load(&listener.certificates)).collect()
-}
-
-/// The listening sockets, as the master has passed them.
-fn take_sockets(settings: &Settings) -> Result<Vec<TcpListener>, String> {
-    let mut passed = listenfd::ListenFd::from_env();
-    let take = |index| {
-        let socket = passed.take_tcp_listener(index).map_err(|error| error.to_string())?;
-        let socket: TcpListener = socket.ok_or_else(|| format!("the listener {index} is missing"))?;
-        socket.set_nonblocking(true).map_err(|error| error.to_string())?;
-        Ok(socket)
-    };
-    (0..settings.listeners.len()).map(take).collect()
-}
-
-fn endpoints(
-    settings: &Settings,
-    certificates: &[Option<Arc<Certificates>>],
-    challenges: &Arc<Challenges>,
-) -> Result<Vec<Arc<Endpoint>>, String> {
-    let endpoint = |(listener, certificates): (&crate::settings::Listener, &Option<Arc<Certificates>>)| {
-        let tls = certificates
-            .as_ref()
-            .map(|one| server_config(Arc::clone(one), Arc::clone(challenges) as _))
-            .transpose();
-        Ok(Arc::new(Endpoint {
-            name: listener.name.as_str().into(),
-            tls: tls.map_err(|error| format!("TLS cannot be used: {error}"))?,
-            redirect_to: listener.redirect_to,
-            proxy_protocol: listener.proxy_protocol,
-        }))
-    };
-    settings.listeners.iter().zip(certificates).map(endpoint).collect()
-}
-
-/// Starts the threads that serve clients. Each thread has a runtime of its own, so no task changes threads, as in a worker of nginx.
-/// Returns when all threads accept clients.
-fn start_threads(
-    site: &Arc<CurrentSite>,
-    challenges: &Arc<Challenges>,
-    log: &Option<Arc<AccessLog>>,
-    exchanges: &Arc<Shares>,
-    listening: &[(TcpListener, Arc<Endpoint>)],
-    work: &Arc<Work>,
-    stopped: &watch::Receiver<Option<Stop>>,
-) -> Result<(), String> {
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let settings = site.get().settings.clone();
-    let handshakes = Arc::new(Rate::new());
-    for number in 0..settings.threads.max(1) {
-        let server = Server {
-            handler: Arc::new(Handler::new(
-                Arc::clone(site),
-                Arc::clone(challenges),
-                Upstream::new(settings.upstream.clone(), Arc::clone(exchanges)),
-                log.clone(),
-            )),
-            places: Arc::new(Semaphore::new(places(&settings))),
-            handshakes: Arc::clone(&handshakes),
-            work: Arc::clone(work),
-            stop: stopped.clone(),
-        };
-        let copy = |(socket, endpoint): &(TcpListener, Arc<Endpoint>)| {
-            Ok((socket.try_clone()?, Arc::clone(endpoint)))
-        };
-        let own = listening
-            .iter()
-            .map(copy)
-            .collect::<std::io::Result<Vec<_>>>()
-            .map_err(|error| error.to_string())?;
-        let ready = ready.clone();
-        let run = move || serve(&server, own, &ready);
-        std::thread::Builder::new()
-            .name(format!("clients {number}"))
-            .spawn(run)
-            .map_err(|error| error.to_string())?;
-    }
-    drop(ready);
-    // Each thread reports that it is ready, or its error.
-    is_ready.iter().take(settings.threads.max(1)).collect()
-}
-
-/// Clients that a thread may have. A quarter of the descriptors is left for connections to workers, and for files. Otherwise requests of
-/// present clients would fail.
-fn places(settings: &Settings) -> usize {
-    let clients = fastrack_sys::fd_limit() / 4 * 3;
-    settings.max_connections.min(clients / settings.threads.max(1)).max(1)
-}
-
-/// Connections to workers that clients may have at once. An eighth of the descriptors that clients leave, but at least 16, is for files, the log
-/// and the like.
-fn worker_places() -> usize {
-    let rest = fastrack_sys::fd_limit() / 4;
-    rest.saturating_sub((rest / 8).max(16)).max(1)
-}
-
-fn serve(server: &Server, listening: Vec<(TcpListener, Arc<Endpoint>)>, ready: &Sender<Result<(), String>>) {
-    let accept = || -> std::io::Result<Runtime> {
-        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(READERS).build()?;
-        let entered = runtime.enter();
-        for (socket, endpoint) in listening {
-            let listener = tokio::net::TcpListener::from_std(socket)?;
-            runtime.spawn(server.clone().accept(listener, endpoint));
-        }
-        drop(entered);
-        Ok(runtime)
-    };
-    match accept() {
-        Ok(runtime) => {
-            let _ = ready.send(Ok(()));
-            // The thread runs until the process ends.
-            runtime.block_on(std::future::pending())
-        }
-        Err(error) => drop(ready.send(Err(error.to_string()))),
+/// Keeps processes of the same user from reading this one's memory and descriptors: ptrace(2), pidfd_getfd(2), core dumps.
+fn hide() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{set_dumpable_behavior, DumpableBehavior};
+        // Fails nowhere on Linux (PR_SET_DUMPABLE).
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     }
 }
 
 /// The first thread's parts for leading the process.
 struct Process {
     site: Arc<CurrentSite>,
-    certificates: Vec<Option<Arc<Certificates>>>,
+    listeners: Listeners,
     challenges: Arc<Challenges>,
-    log: Option<Arc<AccessLog>>,
-    exchanges: Arc<Shares>,
     work: Arc<Work>,
     stop: watch::Sender<Option<Stop>>,
 }
 
 impl Process {
-    fn runtime(&self) -> Result<Runtime, String> {
-        Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())
+    fn start(mut settings: Settings, mut passed: Passed) -> Result<Self, String> {
+        settings.acme.as_ref().map_or(Ok(()), acme::prepare)?;
+        if let Some(index) = settings.upstream_descriptor {
+            // Open as long as the process lives.
+            settings.upstream = format!("/proc/self/fd/{}", passed.take(index)?.into_raw_fd()).into();
+        }
+        let (wanted, strict) = (settings.listeners.clone(), settings.strict);
+        let site = Arc::new(CurrentSite::new(site(settings, &mut passed)?));
+        let (challenges, work) = (Arc::<Challenges>::default(), Arc::<Work>::default());
+        let (stop, stopped) = watch::channel(None);
+        let mut listeners = Listeners::start(&site, Arc::clone(&challenges), &work, &stopped)?;
+        listeners.set(&wanted, &mut passed, strict)?;
+        listeners.certificates().for_each(|one| one.warn());
+        Ok(Process { site, listeners, challenges, work, stop })
     }
 
     /// Follows the master until the process is to end, then waits for the requests.
-    async fn lead(&self, listening: Listening) -> Result<(), String> {
-        let failed = |error: std::io::Error| error.to_string();
-        let mut orders = control::all_orders().map_err(failed)?;
+    async fn lead(&mut self, orders: Orders) -> Result<(), String> {
+        let mut orders = orders.follow().map_err(|error| error.to_string())?;
         if let Some(settings) = self.site.get().settings.acme.clone() {
             tokio::spawn(acme::keep(settings, Arc::clone(&self.challenges)));
         }
         let mut look = interval(LOOK);
-        let mut stamps = self.stamps();
         let mut told = serde_json::Value::Null;
         let mut trim = Trim::new();
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Order::Settings(Ok(settings))) => self.apply(settings),
+                    Some(Order::Settings(Ok((settings, passed)))) => self.apply(settings, passed),
                     Some(Order::Settings(Err(error))) => control::error(&error),
-                    Some(Order::Reopen) => self.log.iter().for_each(|log| log.reopen()),
                     Some(Order::Ping) => control::pong(),
-                    Some(Order::End(end)) => break self.end(end, listening, orders).await,
+                    Some(Order::End(end)) => break self.end(end, orders).await,
                     None => {
                         let end = End::within(self.site.get().settings.graceful_timeout);
-                        break self.end(end, listening, orders).await;
+                        break self.end(end, orders).await;
                     }
                 },
                 _ = look.tick() => {
-                    let found = self.stamps();
-                    if found != stamps {
-                        stamps = found;
-                        self.reload(None);
-                    }
+                    self.listeners.certificates().for_each(|one| one.look());
                     self.tell(&mut told);
-                    let (clients, (now, most)) = (stats::OPEN.load(Relaxed) as usize, self.exchanges.held());
+                    let (clients, (now, most)) = (stats::OPEN.load(Relaxed) as usize, self.listeners.exchanges());
                     trim.look(clients + now, clients + most);
                 }
             }
@@ -255,42 +121,38 @@ impl Process {
         Ok(())
     }
 
-    fn stamps(&self) -> Vec<impl PartialEq> {
-        self.certificates.iter().flatten().map(|one| one.stamp()).collect::<Vec<_>>()
-    }
-
     /// Applies new settings, all of them or none.
-    fn apply(&self, settings: Settings) {
-        let (number, listeners) = (settings.number, settings.listeners.clone());
-        match Site::new(settings) {
-            Ok(site) => {
-                self.site.set(site);
-                self.reload(Some(&listeners));
-                control::applied(number);
-            }
+    fn apply(&mut self, settings: Settings, mut passed: Passed) {
+        let number = settings.number;
+        match self.try_apply(settings, &mut passed) {
+            Ok(()) => control::applied(number),
             Err(error) => control::refused(number, &format!("the proxy keeps its settings: {error}")),
         }
     }
 
-    /// Loads the certificates anew: the files that new settings name, or the same.
-    fn reload(&self, listeners: Option<&[crate::settings::Listener]>) {
-        for (index, certificates) in self.certificates.iter().enumerate() {
-            let Some(certificates) = certificates else { continue };
-            let named = listeners
-                .and_then(|listeners| listeners.get(index))
-                .map(|listener| listener.certificates.clone());
-            let files = named.filter(|files| !files.is_empty()).unwrap_or_else(|| certificates.files());
-            match certificates.reload(files) {
-                Ok(()) => certificates.warnings(now()).iter().for_each(|warning| control::warn(warning)),
-                Err(error) => control::error(&format!("the certificates stay as they are: {error}")),
-            }
+    fn try_apply(&mut self, settings: Settings, passed: &mut Passed) -> Result<(), String> {
+        let (wanted, strict) = (settings.listeners.clone(), settings.strict);
+        let site = site(settings, passed)?;
+        self.listeners.set(&wanted, passed, strict)?;
+        self.listeners.reload(&wanted);
+        self.site.set(site);
+        Ok(())
+    }
+
+    /// Takes the logs of new settings.
+    fn take_logs(&self, settings: Settings, mut passed: Passed) {
+        let number = settings.number;
+        match site(settings, &mut passed) {
+            Ok(site) => self.site.set(site),
+            Err(error) => control::error(&error),
         }
+        control::applied(number);
     }
 
     /// Tells the counters that have changed.
     fn tell(&self, told: &mut serde_json::Value) {
         let mut now = stats::json();
-        let ends: Vec<i64> = self.certificates.iter().flatten().filter_map(|one| one.not_after()).collect();
+        let ends: Vec<i64> = self.listeners.certificates().filter_map(|one| one.not_after()).collect();
         let Counts { streams, tunnels } = self.work.lasting();
         now["streams"] = streams.into();
         now["tunnels"] = tunnels.into();
@@ -302,8 +164,8 @@ impl Process {
     }
 
     /// Accepts nobody any more, and waits for the work of the clients that are there. A later order counts instead.
-    async fn end(&self, end: End, listening: Listening, mut orders: Orders) {
-        drop(listening);
+    async fn end(&mut self, end: End, mut orders: UnboundedReceiver<Order<Settings>>) {
+        self.listeners.close();
         let mut ending = self.begin_end(end);
         let (mut look, mut told) = (interval(LOOK), serde_json::Value::Null);
         let mut has_master = true;
@@ -319,9 +181,9 @@ impl Process {
             tokio::select! {
                 order = orders.recv(), if has_master => match order {
                     Some(Order::End(end)) => ending = self.begin_end(end),
-                    Some(Order::Reopen) => self.log.iter().for_each(|log| log.reopen()),
                     Some(Order::Ping) => control::pong(),
-                    Some(Order::Settings(_)) => {}
+                    Some(Order::Settings(Ok((settings, passed)))) => self.take_logs(settings, passed),
+                    Some(Order::Settings(Err(error))) => control::error(&error),
                     None => {
                         has_master = false;
                         ending = self.begin_end(End::within(self.site.get().settings.graceful_timeout));
@@ -347,11 +209,19 @@ impl Process {
                 "cut at the end: {requests} requests, {streams} streams, {tunnels} sockets"
             ));
         }
-        self.log.iter().for_each(|log| log.finish());
+        self.site.get().log.iter().for_each(|log| log.finish());
     }
 }
 
-/// Seconds since 1970.
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+/// The site of these settings, with the descriptors of its logs.
+fn site(settings: Settings, passed: &mut Passed) -> Result<Site, String> {
+    let start = |log: &access_log::Settings| {
+        AccessLog::start(log, passed.take(log.descriptor)?)
+            .map_err(|error| format!("cannot use the access log: {error}"))
+    };
+    let log = settings.access_log.as_ref().map(start).transpose()?;
+    if let Some(index) = settings.stderr {
+        rustix::stdio::dup2_stderr(passed.take(index)?).map_err(|error| error.to_string())?;
+    }
+    Site::new(settings, log)
 }

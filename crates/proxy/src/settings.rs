@@ -11,16 +11,28 @@ use crate::connection::Times;
 use crate::files::Rules;
 use crate::forwarded::is_private;
 
-/// All settings. A later document replaces an earlier one, except for the listeners and the number of threads.
+/// All settings. A later document replaces an earlier one, except for the number of threads, the workers' socket and ACME.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Settings {
     /// The number of the order, for the answer.
     #[serde(default)]
     pub number: u64,
-    /// The listeners, in the order of their descriptors (see sd_listen_fds(3)).
+    /// How many descriptors come with the line. Other fields name them by their numbers, from 0 on.
+    #[serde(default)]
+    pub descriptors: usize,
+    /// Whether a certificate that cannot be used is an error. Otherwise its listener refuses handshakes, and the others serve.
+    #[serde(default)]
+    pub strict: bool,
+    /// The listeners.
     pub listeners: Vec<Listener>,
-    /// The unix socket of the workers.
+    /// The unix socket of the workers. The first settings count.
     pub upstream: PathBuf,
+    /// The descriptor of its file (open(2), O_PATH): the path may lead through folders that this process's user may not enter.
+    #[serde(default)]
+    pub upstream_descriptor: Option<usize>,
+    /// The descriptor for standard error, which the master's log has.
+    #[serde(default)]
+    pub stderr: Option<usize>,
     /// Threads that serve clients.
     #[serde(default = "one")]
     pub threads: usize,
@@ -94,6 +106,12 @@ pub struct Settings {
 pub struct Listener {
     /// Its address, "0.0.0.0:443", for the log and for requests that name no host.
     pub name: String,
+    /// The socket's descriptor; None in a check.
+    #[serde(default)]
+    pub descriptor: Option<usize>,
+    /// The socket's inode, which tells one that is open already.
+    #[serde(default)]
+    pub identity: u64,
     /// Pairs of files: a certificate with its chain, and its key. Empty without TLS.
     #[serde(default)]
     pub certificates: Vec<(PathBuf, PathBuf)>,
@@ -105,6 +123,16 @@ pub struct Listener {
     pub proxy_protocol: bool,
 }
 
+impl Listener {
+    /// Whether the other one is this socket, served in the same way. Files of certificates may differ.
+    pub fn is_same(&self, other: &Listener) -> bool {
+        let parts = |one: &Listener| {
+            (one.identity, one.name.clone(), one.redirect_to, one.proxy_protocol, one.certificates.is_empty())
+        };
+        parts(self) == parts(other)
+    }
+}
+
 /// A network, "10.0.0.0/8", or one address.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
@@ -113,6 +141,12 @@ pub struct Network {
     /// Bits of the host, counted from the right.
     host_bits: u32,
     is_v6: bool,
+}
+
+impl crate::orders::Document for Settings {
+    fn descriptors(&self) -> usize {
+        self.descriptors
+    }
 }
 
 impl Settings {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::access_log::AccessLog;
 use crate::files::{self, Files, Rules};
 use crate::settings::Settings;
 
@@ -15,11 +16,13 @@ pub struct Site {
     pub files: Option<Files>,
     /// The files that the app may name.
     pub sendfile: Option<Files>,
+    /// Where this process logs its own answers.
+    pub log: Option<Arc<AccessLog>>,
 }
 
 impl Site {
     /// Opens the folders. Fails with the name of one that cannot be used.
-    pub fn new(settings: Settings) -> Result<Self, String> {
+    pub fn new(settings: Settings, log: Option<Arc<AccessLog>>) -> Result<Self, String> {
         let open = |root: &Option<PathBuf>, rules: &Rules| {
             let open = |root: &PathBuf| {
                 Files::new(root, rules)
@@ -29,7 +32,7 @@ impl Site {
         };
         let files = open(&settings.public_files, &settings.file_rules())?;
         let sendfile = open(&settings.sendfile_root, &Rules::default())?;
-        Ok(Site { settings, files, sendfile })
+        Ok(Site { settings, files, sendfile, log })
     }
 
     /// Warnings for an operator who checks the settings.

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -15,6 +15,8 @@ use rustls::ServerConfig;
 use webpki::EndEntityCert;
 use yasna::tags::TAG_UTCTIME;
 use yasna::{parse_der, ASN1Result, BERReader, Tag};
+
+use crate::control;
 
 /// Days before its end at which a certificate is worth a warning.
 const WARN_DAYS: i64 = 14;
@@ -34,17 +36,54 @@ struct Certificate {
 pub struct Certificates {
     files: RwLock<Vec<(PathBuf, PathBuf)>>,
     loaded: RwLock<Vec<Certificate>>,
+    /// The state of the files when they were last looked at.
+    stamp: Mutex<Stamp>,
 }
+
+/// Times and inodes of files.
+type Stamp = Vec<Option<(SystemTime, u64, u64)>>;
 
 impl Certificates {
     /// Loads pairs of files. The first certificate is for clients that name no host, or a host without a certificate.
     pub fn load(files: Vec<(PathBuf, PathBuf)>) -> Result<Arc<Self>, String> {
-        let loaded = load_all(&files)?;
-        Ok(Arc::new(Certificates { files: RwLock::new(files), loaded: RwLock::new(loaded) }))
+        let none = Certificates::none(files.clone());
+        none.reload(files)?;
+        Ok(none)
+    }
+
+    /// No certificates, so that handshakes are refused until these files can be used.
+    pub fn none(files: Vec<(PathBuf, PathBuf)>) -> Arc<Self> {
+        let stamp = Mutex::new(stamp(&files));
+        Arc::new(Certificates { files: RwLock::new(files), loaded: RwLock::default(), stamp })
+    }
+
+    /// Loads the files anew if they have changed.
+    pub fn look(&self) {
+        let files = self.files();
+        let found = stamp(&files);
+        let before =
+            std::mem::replace(&mut *self.stamp.lock().unwrap_or_else(PoisonError::into_inner), found.clone());
+        if found != before {
+            self.reload_or_tell(files);
+        }
+    }
+
+    /// Loads the files, and logs warnings and errors.
+    pub fn reload_or_tell(&self, files: Vec<(PathBuf, PathBuf)>) {
+        match self.reload(files) {
+            Ok(()) => self.warn(),
+            Err(error) => control::error(&format!("the certificates stay as they are: {error}")),
+        }
+    }
+
+    /// Logs warnings about certificates that have ended or end soon.
+    pub fn warn(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+        self.warnings(now).iter().for_each(|warning| control::warn(warning));
     }
 
     /// Loads the files anew. After an error the certificates stay as they are.
-    pub fn reload(&self, files: Vec<(PathBuf, PathBuf)>) -> Result<(), String> {
+    fn reload(&self, files: Vec<(PathBuf, PathBuf)>) -> Result<(), String> {
         let loaded = load_all(&files)?;
         *write(&self.loaded) = loaded;
         *write(&self.files) = files;
@@ -52,18 +91,8 @@ impl Certificates {
     }
 
     /// The files.
-    pub fn files(&self) -> Vec<(PathBuf, PathBuf)> {
+    fn files(&self) -> Vec<(PathBuf, PathBuf)> {
         read(&self.files).clone()
-    }
-
-    /// The state of the files: their times and inodes.
-    pub fn stamp(&self) -> Vec<Option<(SystemTime, u64, u64)>> {
-        let stamp = |path: &PathBuf| {
-            use std::os::unix::fs::MetadataExt;
-            let metadata = fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
-        };
-        read(&self.files).iter().flat_map(|(cert, key)| [stamp(cert), stamp(key)]).collect()
     }
 
     /// The end of the certificate that ends first, in seconds since 1970.
@@ -72,7 +101,7 @@ impl Certificates {
     }
 
     /// Warnings about certificates that have ended or end soon. `now` is in seconds since 1970.
-    pub fn warnings(&self, now: i64) -> Vec<String> {
+    fn warnings(&self, now: i64) -> Vec<String> {
         let loaded = read(&self.loaded);
         let warning = |(one, (path, _)): (&Certificate, &(PathBuf, PathBuf))| {
             let days = (one.not_after - now).div_euclid(86_400);
@@ -94,6 +123,15 @@ impl Certificates {
         };
         loaded.iter().find(fits).or(loaded.first()).map(|one| Arc::clone(&one.key))
     }
+}
+
+fn stamp(files: &[(PathBuf, PathBuf)]) -> Stamp {
+    let stamp = |path: &PathBuf| {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
+    };
+    files.iter().flat_map(|(cert, key)| [stamp(cert), stamp(key)]).collect()
 }
 
 fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {

@@ -24,6 +24,9 @@ use portable as backend;
 /// The highest number of descriptors in one message.
 pub const MAX_PASSED_FDS: usize = 3;
 
+/// The highest number of descriptors that the kernel takes at once (SCM_MAX_FD).
+const MOST_FDS: usize = 253;
+
 /// Makes a message queue: its sender and its receiver. Messages arrive whole and in order, each at one of the reading
 /// processes. Both ends are non-blocking and close-on-exec.
 pub fn message_queue() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -59,6 +62,30 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
         // Dropping the buffer closes the descriptors that have arrived.
         return Err(crate::fd_limit::too_many_open_files());
     }
+    Ok((received.bytes, rights(&mut control)?))
+}
+
+/// Reads bytes of a stream, and waits for them. Returns their number, and the descriptors that came with them, close-on-exec. The kernel
+/// leaves those out for which this process has no room. 0 bytes: the stream has ended.
+pub fn receive_bytes(stream: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST_FDS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = backend::RECEIVE.difference(RecvFlags::DONTWAIT);
+    let received = loop {
+        match recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+            Err(Errno::INTR) => {}
+            result => break result?,
+        }
+    };
+    Ok((received.bytes, rights(&mut control)?))
+}
+
+/// Whether the descriptor is no socket.
+pub fn is_no_socket(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error())
+}
+
+fn rights(control: &mut RecvAncillaryBuffer<'_>) -> io::Result<Vec<OwnedFd>> {
     let rights = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
         _ => None,
@@ -66,7 +93,7 @@ pub fn receive_message(queue: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     let fds: Vec<OwnedFd> = rights.flatten().collect();
     #[cfg(portable)]
     fds.iter().try_for_each(|fd| rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC))?;
-    Ok((received.bytes, fds))
+    Ok(fds)
 }
 
 /// Copies the start of the next message into `buffer`, and leaves the message in the queue. Returns the number of

@@ -43,7 +43,9 @@ pub use fd::{
 pub use fd_limit::{
     fd_limit, file_size_limit, has_free_fds, is_out_of_fds, is_shortage, max_fd_limit, too_many_open_files,
 };
-pub use fd_passing::{message_queue, peek_message, receive_message, send_message, MAX_PASSED_FDS};
+pub use fd_passing::{
+    is_no_socket, message_queue, peek_message, receive_bytes, receive_message, send_message, MAX_PASSED_FDS,
+};
 pub use heap_holes::fill_heap_holes;
 pub use linkless::open_without_links;
 pub use memory::{append, reserve};

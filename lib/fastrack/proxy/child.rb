@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "socket"
 require_relative "../error"
 require_relative "../log"
 require_relative "../process/guards"
@@ -9,13 +10,14 @@ require_relative "../process/line_reader"
 require_relative "../worker/control_channel"
 require_relative "../worker/message"
 require_relative "ending"
+require_relative "outbox"
 require_relative "program"
 
 module Fastrack
   module Proxy
     # One process of the proxy, as the master sees it. The master writes orders to the process's standard input, one a line. The process
     # writes lines to its standard output: that it is ready, its counters, answers to orders, and lines for the log. Each of the two ends
-    # at the other's end of file. The master waits for neither: it keeps what the process has not taken yet (#flush).
+    # at the other's end of file. The master waits for neither.
     class Child
       # Exit status when the program could not be run, as in a shell.
       NOT_FOUND = 127
@@ -27,6 +29,9 @@ module Fastrack
       # its own. With glibc's own 128 KiB, the system gives and takes the memory of each compressed page, and of each piece of a large file.
       # That costs half of a page's CPU, and a third of a large file's (bench/proxy).
       ALLOCATOR = { "MALLOC_TRIM_THRESHOLD_" => "4194304", "MALLOC_MMAP_THRESHOLD_" => "4194304" }.freeze
+
+      # Variables of the master's that the process gets, besides those of glibc's malloc. The app's secrets are none of them.
+      ENVIRONMENT = %w[LANG LC_ALL TZ RUST_BACKTRACE SSL_CERT_FILE SSL_CERT_DIR LD_LIBRARY_PATH LD_PRELOAD LLVM_PROFILE_FILE].freeze
 
       # Most characters of what is no message, for the log.
       LONGEST_QUOTE = 100
@@ -51,23 +56,23 @@ module Fastrack
       # @param settings [Settings]
       # @param user [UserGroup, nil] the user that the process runs as
       # @param now [Float] monotonic seconds
+      # @param strict [Boolean] see Settings#message
       # @raise [Error, SystemCallError] when there is no process
-      def initialize(settings, user, now)
+      def initialize(settings, user, now, strict:)
         @spawned_at = @heard_at = now
         @orders = 0
-        @unsent = +"".b
         program = Program.path
-        line = settings.to_line
-        @process = HeldChild.forked(launch(program, settings, user))
+        message = settings.message(strict: strict)
+        @process = HeldChild.forked(launch(program, user))
         @settings = settings
-        tell(line)
+        @outbox.add(*message)
       end
 
       # @return [Integer]
       def pid = @process.pid
 
       # @return [Array<IO>] descriptors that forked processes must not keep
-      def descriptors = [@input, @output].reject(&:closed?)
+      def descriptors = [*@outbox.descriptors, *([@output] unless @output.closed?)]
 
       # Whether the process accepts clients.
       def ready? = @ready
@@ -78,10 +83,11 @@ module Fastrack
       # Passes new settings on.
       #
       # @param settings [Settings]
-      # @raise [Error] see Settings#to_line
+      # @raise [Error] see Settings#message
       def apply(settings)
-        tell(settings.to_line(@orders + 1))
+        message = settings.message(@orders + 1)
         @orders += 1
+        @outbox.add(*message)
         @refusal = nil
         @settings = settings
       end
@@ -92,7 +98,7 @@ module Fastrack
       # @param now [Float] monotonic seconds
       def stop(ending, now)
         @kill_at = now + ending.kill_after
-        tell(ending.to_line)
+        @outbox.add(ending.to_line)
       end
 
       # Whether only streams and sockets are left.
@@ -100,9 +106,6 @@ module Fastrack
 
       # @return [Hash] for the status
       def lingering_row = { pid: pid, **(JSON.parse(@stats || "{}", symbolize_names: true).slice(:streams, :tunnels)) }
-
-      # Has the process open its log file anew.
-      def reopen_logs = tell("reopen\n")
 
       # Asks the process for a sign of life, if it has given none for a while.
       #
@@ -113,23 +116,14 @@ module Fastrack
         return @asked_at if @asked_at
         return @heard_at + pause if now < @heard_at + pause
 
-        tell("ping\n")
+        @outbox.add("ping\n")
         @asked_at = now
       end
 
       # Sends what the process has not taken yet.
       #
       # @return [Boolean] whether some of it is left
-      def flush
-        @unsent.slice!(0, @input.write_nonblock(@unsent)) until @unsent.empty?
-        false
-      rescue IO::WaitWritable
-        true
-      rescue SystemCallError, IOError
-        # The process has ended.
-        @unsent.clear
-        false
-      end
+      def flush = @outbox.flush
 
       # Reads what the process has said, without waiting.
       #
@@ -155,7 +149,7 @@ module Fastrack
       end
 
       # Called when the process has ended, or in a process that is not its parent.
-      def close = descriptors.each(&:close)
+      def close = [@outbox, @output].each(&:close)
 
       # @return [String] how it ended, for the log
       def ending
@@ -166,30 +160,25 @@ module Fastrack
 
       private
 
-      def tell(line)
-        @unsent << line
-        flush
-      end
-
-      def launch(program, settings, user)
-        theirs_in, @input = IO.pipe
+      def launch(program, user)
+        theirs_in, ours = UNIXSocket.pair
+        @outbox = Outbox.new(ours)
         @output, theirs_out = IO.pipe
         @lines = LineReader.new(@output)
-        ForkGuard.own_fork { ControlChannel.fork_child { run(program, settings, user, theirs_in, theirs_out) } }
+        ForkGuard.own_fork { ControlChannel.fork_child { run(program, user, theirs_in, theirs_out) } }
       rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
-        [@input, @output].each { |io| io&.close }
+        [ours, @output].each { |io| io&.close }
         raise
       ensure
         [theirs_in, theirs_out].each { |io| io&.close }
       end
 
-      def run(program, settings, user, input, output)
+      def run(program, user, input, output)
         # A terminal or a supervisor sends these signals to all processes. The master decides what they mean.
         SIGNALS.each { |name| trap(name, "IGNORE") }
         user&.switch
-        passed = [*settings.listeners, settings.log].compact.each_with_index.to_h { |one, index| [Settings::FIRST_DESCRIPTOR + index, one.fileno] }
-        variables = { "LISTEN_FDS" => settings.listeners.size.to_s, "LISTEN_PID" => nil, "LISTEN_FDNAMES" => nil, **ALLOCATOR, **ENV.slice(*ALLOCATOR.keys) }
-        Process.exec(variables, [program, "fastrack proxy"], { in: input, out: output, **passed, close_others: true })
+        variables = { **ALLOCATOR, **ENV.slice(*ALLOCATOR.keys, *ENVIRONMENT) }
+        Process.exec(variables, [program, "fastrack proxy"], { in: input, out: output, unsetenv_others: true, close_others: true })
       rescue SystemCallError => e
         output.write("error #{program}: #{e.message}\n")
       ensure

@@ -22,15 +22,15 @@ module Fastrack
         "production" => "https://acme-v02.api.letsencrypt.org/directory", "staging" => "https://acme-staging-v02.api.letsencrypt.org/directory"
       }.freeze
 
-      # The first descriptor of passed sockets (sd_listen_fds(3)). The access log's descriptor follows the sockets.
-      FIRST_DESCRIPTOR = 3
-
       # Most threads, unless ProxyThreads is set.
       THREADS = 4
 
       # Stands for a listener that is not open.
       Unbound = Struct.new(:server_name, :server_port) do
         def role = :edge
+        def identity = 0
+        def fileno = nil
+        def closed? = false
         def to_s = "#{server_name}:#{server_port}"
       end
 
@@ -41,7 +41,7 @@ module Fastrack
       # @raise [Error]
       def self.check(configuration)
         Proxy.inner_address(configuration)
-        lines = Program.run("check", input: unbound(configuration).to_line)
+        lines = Program.run("check", input: unbound(configuration).message.first)
         lines.filter_map { |line| line.delete_prefix("warn ") if line.start_with?("warn ") }
       end
 
@@ -51,32 +51,32 @@ module Fastrack
         new(configuration, ports.map { |address| Unbound.new(Listener.authority(address.host), address.port.to_s) })
       end
 
-      # @return [Array<Listener>] in the order of the settings
+      # @return [Array<Listener>]
       attr_reader :listeners
-      # @return [IO, nil] target of the access log
-      attr_reader :log
 
       # @param configuration [Configuration]
       # @param listeners [Array<Listener>] of the server
       # @param log [IO, nil] target of the access log
-      def initialize(configuration, listeners, log = nil)
+      # @param upstream [File, nil] see Proxy.open_path
+      def initialize(configuration, listeners, log = nil, upstream = nil)
         @configuration = configuration
         @log = log
-        # Read once, so that a later #fixed is that of the start.
-        @log_path = log && LogFiles.path(log)
-        @listeners = listeners.select { |listener| listener.role == :edge }
+        @upstream = upstream
+        @listeners = listeners.select { |listener| listener.role == :edge && !listener.closed? }
       end
 
       # @param number [Integer] that of the order, for the answer; 0: those of the start
-      # @return [String] a line
+      # @param strict [Boolean] whether a certificate that cannot be used is an error; else its listener refuses handshakes
+      # @return [Array(String, Array<#fileno>)] a line, and the descriptors that belong to it
       # @raise [Error] when a certificate cannot be made
-      def to_line(number = 0) = "#{JSON.generate(to_h.merge(number: number))}\n"
+      def message(number = 0, strict: true)
+        @passed = []
+        settings = { **to_h, number: number, strict: strict, stderr: pass(STDERR), upstream_descriptor: pass(@upstream) }.compact
+        ["#{JSON.generate(settings.merge(descriptors: @passed.size))}\n", @passed]
+      end
 
       # Settings that need a new proxy. A running proxy takes all others.
-      def fixed
-        [@listeners.map(&:identity), @configuration.proxy_threads, Proxy.user(@configuration), acme, access_log,
-         *@listeners.map { |listener| [tls?(listener), proxy_protocol?(listener), redirect(listener)] }]
-      end
+      def fixed = [threads, Proxy.user(@configuration), acme]
 
       # @return [Hash]
       # @raise [Error]
@@ -102,7 +102,8 @@ module Fastrack
       def folder(path) = (Text.expand(path) if path)
 
       def describe(listener)
-        { name: listener.to_s, certificates: certificates(listener), redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
+        { name: listener.to_s, descriptor: pass(listener), identity: listener.identity, certificates: certificates(listener),
+          redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
       end
 
       # The address in the configuration to which a listener belongs. A supervisor's listener is found by its port.
@@ -126,7 +127,16 @@ module Fastrack
 
       # @return [Hash, nil] nil without an access log
       def access_log
-        { descriptor: FIRST_DESCRIPTOR + @listeners.size, path: @log_path, format: @configuration.access_log_format }.compact if @log
+        { descriptor: pass(@log), format: @configuration.access_log_format }.compact if @log
+      end
+
+      # @param one [#fileno, nil]
+      # @return [Integer, nil] number of the descriptor among those of the message; nil in a check
+      def pass(one)
+        return if one&.fileno.nil?
+
+        (@passed ||= []) << one
+        @passed.size - 1
       end
 
       # @return [Hash, nil] nil without domains

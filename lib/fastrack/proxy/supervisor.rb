@@ -36,7 +36,7 @@ module Fastrack
       # @raise [Error] when there is no process
       def start
         @wanted = wanted?
-        @next = spawn(current_settings) if @wanted
+        @next = spawn(current_settings, strict: true) if @wanted
       rescue SystemCallError => e
         raise Error, "the proxy does not start: #{e.message}"
       end
@@ -45,7 +45,7 @@ module Fastrack
       def readers = children.map(&:output).reject(&:closed?)
 
       # @return [Array<IO>] descriptors that forked processes must not keep
-      def descriptors = children.flat_map(&:descriptors)
+      def descriptors = [*children.flat_map(&:descriptors), @upstream].compact
 
       # @return [Array<Integer>] pids of all proxies
       def pids = children.map(&:pid)
@@ -78,15 +78,20 @@ module Fastrack
         return @next.apply(settings) if @next
         return @child.apply(settings) if fits.(@child)
 
-        @next = spawn(settings)
+        @next = spawn(settings, strict: true)
       rescue Error, SystemCallError => e
         @failure = e.message
         @not_before = now + pause
         log_failure(e.message)
       end
 
-      # Called once the master has reopened its log files.
-      def reopen_logs = children.each(&:reopen_logs)
+      # Called once the master has reopened its log files. The proxy gets their new descriptors.
+      def reopen_logs
+        settings = current_settings
+        children.each { |child| child.apply(settings) }
+      rescue Error, SystemCallError => e
+        Log.line("the proxy has the logs from before: #{e.message}", :error)
+      end
 
       # @param now [Float] monotonic seconds
       # @return [Float] seconds that the end of the proxy has taken of GracefulTimeout
@@ -126,7 +131,7 @@ module Fastrack
       end
 
       # Called at the end of the master. A proxy that still runs reads the end of file, and ends.
-      def close = children.each(&:close)
+      def close = [*children, @upstream].compact.each(&:close)
 
       private
 
@@ -147,14 +152,17 @@ module Fastrack
         @deadlines.silent? ? "silent" : "serving"
       end
 
-      def current_settings = Settings.new(configuration, @launcher.listeners, @launcher.access_log)
+      def current_settings
+        @upstream ||= Proxy.open_path
+        Settings.new(configuration, @launcher.listeners, @launcher.access_log, @upstream)
+      end
 
       def pause = [configuration.err_respawn_interval, LEAST_PAUSE].max
 
-      def spawn(settings) = Child.new(settings, Proxy.user(configuration), now)
+      def spawn(settings, strict:) = Child.new(settings, Proxy.user(configuration), now, strict: strict)
 
       def start_again
-        @next = spawn(current_settings)
+        @next = spawn(current_settings, strict: !@proven)
       rescue Error, SystemCallError => e
         fail_boot(e.message, now)
       end
@@ -198,7 +206,8 @@ module Fastrack
       # Ends all processes: no option asks for the proxy any more, or the server stops.
       def dismiss(ending = Ending.replaced(configuration))
         (@stop_at ? children : [@child, @next].compact).each { |child| end_later(child, ending) }
-        @child = @next = nil
+        @upstream&.close
+        @child = @next = @upstream = nil
       end
 
       # Has the proxy finish its requests and accept no others.
