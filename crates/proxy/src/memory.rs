@@ -39,19 +39,22 @@ pub fn for_encoder(connection: &Arc<Connection>, coding: Coding, length: Option<
 pub struct Trim {
     peak: usize,
     last: Instant,
+    /// Whether the last requests may have left a moment after the memory went back.
+    again: bool,
 }
 
 impl Trim {
     /// Nothing to give back yet.
     pub fn new() -> Self {
-        Trim { peak: 0, last: Instant::now() }
+        Trim { peak: 0, last: Instant::now(), again: false }
     }
 
     /// Looks at how many requests and clients there are, and were at most since the last look.
     pub fn look(&mut self, load: usize, most: usize) {
-        if self.is_due(load, most) {
+        let is_due = self.is_due(load, most);
+        if is_due || self.again && self.last.elapsed() >= TRIM_PAUSE {
             fastrack_sys::trim_heap();
-            *self = Trim { peak: load, last: Instant::now() };
+            *self = Trim { peak: load, last: Instant::now(), again: is_due };
         }
     }
 
@@ -77,5 +80,10 @@ mod tests {
         assert!(!trim.is_due(1, 500), "it has gone back a moment ago");
         tokio::time::advance(TRIM_PAUSE).await;
         assert!(trim.is_due(1, 1));
+        trim.look(1, 1);
+        assert!(trim.again);
+        tokio::time::advance(TRIM_PAUSE).await;
+        trim.look(1, 1);
+        assert!(!trim.again, "what the last requests have left has gone back, too");
     }
 }
