@@ -99,7 +99,7 @@ module Fastrack
       options, overrides = settings
       configuration = Configuration.new(options, overrides: overrides)
       ProcessSetup.new(configuration).apply
-      puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.join(", ")}"
+      puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.grep_v(Proxy::InnerAddress).join(", ")}"
       require_relative "native"
       check_proxy(configuration) if configuration.proxy?
       load_app(app, configuration)

@@ -181,7 +181,7 @@ module Fastrack
       @rhebok = !(@puma_file || @given.key?(:user_supplied_options) || config&.__unicorn__?)
       @variables = variables(environment, chosen)
       from_variables = @variables.to_h { |name, variable| [name, variable_value(name, variable, environment[variable])] }
-      @rails_threads = !@rhebok && !config&.__unicorn__? && rails_app? && [chosen, from_variables].none? { |one| one.key?(:MaxThreads) }
+      @rails_threads = !@rhebok && !config&.__unicorns__? && rails_app? && [chosen, from_variables].none? { |one| one.key?(:MaxThreads) }
       @values = defaults(config).merge(@assumed, from_variables, chosen)
       @values.merge!(@rails_files = rails_files(environment, chosen, config))
       @auto_workers = @values[:MaxWorkers] == :auto
@@ -218,7 +218,7 @@ module Fastrack
 
     # @return [Hash{Symbol => Object}] options that RAILS_SERVE_STATIC_FILES changes
     def rails_files(environment, chosen, config)
-      return {} if @rhebok || @development || config&.__unicorn__? || chosen.key?(:PublicFiles) || !rails_app?
+      return {} if @rhebok || @development || config&.__unicorns__? || chosen.key?(:PublicFiles) || !rails_app?
 
       require_relative "configuration/rails_files"
       RailsFiles.options(environment, @values)

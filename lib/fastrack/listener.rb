@@ -15,6 +15,8 @@ module Fastrack
     attr_reader :server_port
     # @return [:edge, :inner, nil] :edge: the proxy accepts its clients; :inner: its only client is the proxy; nil: workers accept its clients
     attr_accessor :role
+    # @param value [Boolean] whether the proxy speaks TLS there
+    attr_writer :tls
     # @return [Integer] the socket's inode: equal in all processes that have the socket, and known after the close
     attr_reader :identity
 
@@ -25,6 +27,7 @@ module Fastrack
     # @param tcp_defer_accept [Integer, nil] TCP_DEFER_ACCEPT, in seconds
     def initialize(socket, host: nil, port: nil, tcp_nodelay: true, tcp_defer_accept: 1)
       @socket = socket
+      @tls = false
       @address = socket.local_address
       @identity = socket.stat.ino
       # The bound path as an absolute one, because the working directory may change.
@@ -57,7 +60,7 @@ module Fastrack
     def to_s = tcp? ? "#{server_name}:#{server_port}" : ":unix:#{unix_name}"
 
     # @return [String] URL for a developer to open
-    def url = tcp? ? "http://#{self}" : "unix://#{@path || unix_name}"
+    def url = tcp? ? "#{@tls ? "https" : "http"}://#{self}" : "unix://#{@path || unix_name}"
 
     # Gives a closed listener another descriptor of the same socket.
     #

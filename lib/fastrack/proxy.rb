@@ -67,7 +67,18 @@ module Fastrack
           listener.role = if inner?(listener) then :inner
                           elsif configuration.proxy? && listener.tcp? then :edge
                           end
+          listener.tls = listener.role == :edge && address_of(listener, configuration)&.tls?
         end
+      end
+
+      # The address in the configuration to which a listener belongs. A supervisor's listener is found by its port.
+      #
+      # @param listener [Listener]
+      # @param configuration [Configuration]
+      # @return [Address, nil]
+      def address_of(listener, configuration)
+        found = configuration.addresses.select { |one| one.port && [0, listener.server_port.to_i].include?(one.port) }
+        found.find { |one| Listener.authority(one.host) == listener.server_name } || found.first
       end
     end
 

@@ -46,7 +46,7 @@ RSpec.describe "ConfigFile", once: "a file of words" do
     "an address that is none" => ["\nlisten 'app'", ":2: listen must be a port, host:port, [IPv6]:port or a path; got \"app\""],
     "a setting of a listener that there is not" =>
       ["listen 8080, backlock: 1", /:1: listen has no setting backlock; did you mean backlog\?; got "8080.*"/],
-    "a listener beside a port" => ["listen 8080\nport 1", ":2: port has no effect beside listen; write it as another listen"],
+    "a listener beside a path" => ["listen 8080\npath '/a.sock'", ":2: path has no effect beside listen; write it as another listen"],
     "a user that there is not" =>
       ["user 'nobody-here'", ":1: user must be an existing user; got \"nobody-here\""],
     "a group that there is not" =>

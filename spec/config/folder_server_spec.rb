@@ -57,6 +57,16 @@ RSpec.describe "Commands for the server of the folder", linux: "it is found by /
     expect_status("-C", "puma.rb", /^Fastrack \S+  pid #{server.master}  serving/)
   end
 
+  it "find the server that -P names, whatever the ConfigFile of the folder says, or raises" do
+    server = running("-P", path("app.pid"))
+    write("config/fastrack.rb", "ENV.fetch('NO_SUCH_VARIABLE')")
+    expect_status("-P", "app.pid", /\bserving\b/)
+    write("config/fastrack.rb", "control_path 'other.control'\nworking_directory '/'\npid 'other.pid'")
+    expect_status("-P", "app.pid", /\bserving\b/)
+    expect(fastrack("stop", "-P", "app.pid").last).to eq(0)
+    expect(server.wait.exitstatus).to eq(0)
+  end
+
   it "find none in another folder, nor where the configuration names another one" do
     running
     write("other/config.ru", Rackups::PID)

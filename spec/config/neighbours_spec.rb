@@ -24,6 +24,22 @@ RSpec.describe "Words of Puma's in a config/fastrack.rb" do
     end
   end
 
+  { "port 3000\nbind 'ssl://0.0.0.0:443'\nlisten 80" => %w[0.0.0.0:443 0.0.0.0:80 0.0.0.0:3000],
+    "listen 80\nport '80'" => %w[0.0.0.0:80], "host '127.0.0.1'\nport 3000\nlisten '/a.sock'" => %w[/a.sock 127.0.0.1:3000] }.each do |text, addresses|
+    it "#{text.inspect} listens at each address, as a puma.rb does" do
+      expect(configure(text).addresses.grep_v(Fastrack::Proxy::InnerAddress).map(&:to_s)).to eq(addresses)
+      expect(@said.string).to eq("")
+    end
+  end
+
+  it "a plugin whose config fails is one line with its name" do
+    write("lib/puma/plugin/broken.rb", "require 'puma/plugin'\nPuma::Plugin.create { def config(_) = require('no/such/file') }")
+    write("config/puma.rb", "plugin :broken")
+    output, status = fastrack("check", env: { "RUBYLIB" => path("lib") })
+    expect([output.lines.size, output, status])
+      .to match([2, %r{^fastrack: ConfigFile config/puma\.rb: plugin :broken cannot be configured: cannot load such file -- no/such/file \(LoadError\)$}, 1])
+  end
+
   it "leave this file's defaults, and its own words, as they are" do
     found = configure("workers 3\ntimeout 20\nbefore_fork { :ours }")
     expect([found.default_middleware, found.client_timeout, found.request_timeout, found.call_hook(:before_fork)]).to eq([true, 20.0, 60.0, :ours])

@@ -39,6 +39,13 @@ RSpec.describe "Files of a Rails app", once: "the same in every Ruby" do
     expect(configure(variables, "", "config/puma.rb").public_files).to eq("public")
   end
 
+  { "port 3000" => "config/puma.rb", "preload_app!\nbind 'tcp://127.0.0.1:0'" => "config/puma.rb", "preload_app true" => "config/fastrack.rb",
+    "bind 'ssl://0.0.0.0:443'\nlisten 80\nforce_ssl true" => "config/fastrack.rb" }.each do |text, name|
+    it "are answered without the app, by three threads, with #{text.inspect} in #{name}" do
+      expect(configure(variables, text, name).then { |found| [found.public_files, found.max_threads] }).to eq(["public", 3])
+    end
+  end
+
   {
     "without the variable" => [{ "RAILS_ENV" => "production" }], "with a no" => [{ "RAILS_SERVE_STATIC_FILES" => "false", "RAILS_ENV" => "production" }],
     "in development" => [{ "RAILS_SERVE_STATIC_FILES" => "1", "RAILS_ENV" => "development" }], "with public_files false" => [nil, "public_files false"],

@@ -30,6 +30,8 @@ RSpec.describe "MaxThreads of a Rails app", once: "the same in every Ruby" do
     expect(first_line(env: { "RAILS_MAX_THREADS" => "2" })).to match([/ of 2 threads$/, "true"])
     write("config/puma.rb", "threads 1, 1")
     expect(first_line).to match([/ of 1 thread$/, "false"])
+    write("config/fastrack.rb", "listen '127.0.0.1:0'\npreload_app true")
+    expect(first_line).to match([SAYS_SO, "true"])
     write("config/fastrack.rb", "max_threads 4")
     expect(first_line).to match([/ of 4 threads$/, "true"])
   end

@@ -33,6 +33,14 @@ RSpec.describe "Under systemd", once: "sockets and processes" do
       sockets.each(&:close)
     end
 
+    it "C6 an address with ssl:// whose port is none of the sockets' is one warning" do
+      TCPServer.open("127.0.0.1", 0) do |socket|
+        server = start([socket], wrapper: activation, config: "bind 'ssl://127.0.0.1:1?cert=a.pem&key=a.key'", files: Edge.files)
+        expect(server.log.scan("fastrack: ssl://127.0.0.1:1 is not served: the supervisor has passed no socket with port 1\n").size).to eq(1)
+        server.stop
+      end
+    end
+
     it "C6 sockets for another process, as for a shell in between, are not taken, and a line says so" do
       TCPServer.open("127.0.0.1", 0) do |socket|
         server = start([socket], options: { Host: "127.0.0.1", Port: 0, MaxWorkers: 1 }, env: { "LISTEN_PID" => "1" })

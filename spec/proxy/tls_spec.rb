@@ -108,7 +108,7 @@ RSpec.describe "the proxy: TLS", once: "the program knows no Ruby" do
     bind = "bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\n"
     encrypted = OpenSSL::PKey::RSA.new(2048).to_pem(OpenSSL::Cipher.new("aes-256-cbc"), "passphrase")
     {
-      [Edge.files, bind] => [0, /^proxy: its files are right$/],
+      [Edge.files, bind] => [0, /^configuration: \d+ workers? at 127\.0\.0\.1:0\nproxy: its files are right$/],
       [Edge.files(days: -1), bind] => [0, /^proxy: the certificate .*a\.pem has expired$/],
       [Edge.files(days: 3), bind] => [0, /^proxy: the certificate .*a\.pem expires in [23] days$/],
       [Edge.files.merge("a.key" => Edge.files["a.key"]), bind] => [1, /a\.key is not the key of the certificate/],
@@ -125,8 +125,9 @@ RSpec.describe "the proxy: TLS", once: "the program knows no Ruby" do
   end
 
   it "fastrack --tls makes an authority and a certificate that it signs, and says how to trust it" do
-    @server = Server.ready(ru: HttpApps.ru(:echo), fastrack: true, arguments: %w[--tls -o 127.0.0.1 -p 0 -w 1], options: { "Host" => nil, "Port" => nil },
+    @server = Server.ready(ru: HttpApps.ru(:echo), fastrack: true, arguments: %w[--tls -o 127.0.0.1 -p 0 -w 1], options: { "Host" => nil, "Port" => nil }, environment: "development",
                            env: { "XDG_DATA_HOME" => "data" })
+    expect(server.log).to include("* Listening on https://127.0.0.1:#{server.port}\n")
     authority = File.join(File.realpath(server.dir), "data/fastrack/authority.pem")
     expect(server.log).to include("add #{authority} to the system's")
     output, status = Open3.capture2e("curl", "-sS", "--cacert", authority, "-o", File::NULL, "-w", "%{http_code}", "https://localhost:#{server.port}/")

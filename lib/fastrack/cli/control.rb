@@ -40,6 +40,8 @@ module Fastrack
       @arguments = arguments
       silent = StringIO.new
       given = overrides.slice(:Pid, :ControlPath).select { |_, path| path }.transform_values { |path| Text.expand(path) }
+      # Whoever names the server by its files need not stand in its folder, where another server's ConfigFile may be.
+      options = { **options, command: { **options[:command].to_h, no_config: true } } if given.any? && !options[:ConfigFile]
       configuration = Configuration.new(options, overrides: overrides.merge(given), output: silent, warnings: silent)
       enter(configuration.working_directory)
       # Whether the configuration names a server. The server of the current directory may be another one.

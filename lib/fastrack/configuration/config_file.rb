@@ -126,8 +126,12 @@ module Fastrack
     def __puma__ = @__neighbour__&.__puma__
 
     # @!visibility private
-    # @return [Boolean] whether it is a unicorn.rb
+    # @return [Boolean] whether it has words of a unicorn.rb
     def __unicorn__? = !__used__(UNICORN_MARKS).nil?
+
+    # @!visibility private
+    # @return [Boolean] whether it is a unicorn.rb, whose app need not be thread-safe. `listen` and `preload_app` are Fastrack's words, too.
+    def __unicorns__? = @__words__.key?(:worker_processes) || File.basename(@__file__).include?("unicorn")
 
     # @!visibility private
     # @return [Hash{Symbol => Object}] defaults of this kind of file, by option name
@@ -140,6 +144,7 @@ module Fastrack
     # @raise [ConfigurationError]
     def __finish__
       @__neighbour__&.__finish__
+      __listen_at_port__ if @__words__.key?(:port) && @__words__.key?(:listen)
       place = __used__(%i[host port path])
       if place && @__words__.key?(:listen)
         __refuse__(place, "#{place} has no effect beside listen; write it as another listen")
@@ -230,6 +235,14 @@ module Fastrack
     end
 
     private
+
+    # As in Puma, `port` beside other addresses is one more address.
+    def __listen_at_port__
+      host = @__words__.delete(:host)&.value || @__context__[:host] || "0.0.0.0"
+      address = Address.new(host: host, port: @__words__.delete(:port).value).with_defaults(tries: TRIES)
+      listed = @__words__[:listen]
+      @__words__[:listen] = WordValue.new([*listed.value, address].uniq.freeze, listed.source)
+    end
 
     # @return [Hash, ENV]
     def __variables__ = @__context__.fetch(:environment, ENV)

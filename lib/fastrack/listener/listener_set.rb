@@ -23,6 +23,7 @@ module Fastrack
       @all = @supervised ? inherited.take_all : open_all(configuration, inherited)
       @all.concat(open_inner(configuration)) if @supervised && @all.none? { |listener| Proxy.inner?(listener) }
       Proxy.assign(@all, configuration)
+      warn_of_missing(configuration) if @supervised
     ensure
       inherited&.close_rest
       @former = inherited&.former
@@ -94,6 +95,14 @@ module Fastrack
     end
 
     private
+
+    # Only the supervisor's sockets count, so an address with TLS may have none, and plain clients be served where TLS was meant.
+    def warn_of_missing(configuration)
+      served = @all.select(&:tcp?).map { |listener| Proxy.address_of(listener, configuration) }
+      (configuration.addresses.select(&:tls?) - served).each do |address|
+        Log.line("ssl://#{address} is not served: the supervisor has passed no socket with port #{address.port}", :warn)
+      end
+    end
 
     def forget
       @before = nil

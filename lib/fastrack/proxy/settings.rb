@@ -106,11 +106,7 @@ module Fastrack
           redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
       end
 
-      # The address in the configuration to which a listener belongs. A supervisor's listener is found by its port.
-      def address(listener)
-        found = @configuration.addresses.select { |one| one.port && [0, listener.server_port.to_i].include?(one.port) }
-        found.find { |one| Listener.authority(one.host) == listener.server_name } || found.first
-      end
+      def address(listener) = Proxy.address_of(listener, @configuration)
 
       def tls?(listener) = address(listener)&.tls? || false
 

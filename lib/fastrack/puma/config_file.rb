@@ -44,6 +44,10 @@ module Fastrack
     def __defaults__ = DEFAULTS
 
     # @!visibility private
+    # Puma's `port` and `bind` have the same option as Unicorn's `listen`.
+    def __unicorns__? = false
+
+    # @!visibility private
     # As in Puma, files of `load` are read at the end, and then the blocks of `single` and `cluster` are called.
     def __finish__
       while (path = @__loads__.shift)
@@ -51,7 +55,7 @@ module Fastrack
         self.class.read_into(self, path)
       end
       @__modes__.each { |mode, block| block.call if mode == (__clustered__? ? :cluster : :single) }
-      @__puma__.plugins.each_value { |plugin| plugin.config(self) if plugin.respond_to?(:config) }
+      @__puma__.plugins.each { |name, plugin| __configure__(name, plugin) if plugin.respond_to?(:config) }
       __conclude__
       super
     end
@@ -160,6 +164,14 @@ module Fastrack
     end
 
     private
+
+    def __configure__(name, plugin)
+      plugin.config(self)
+    rescue ConfigurationError
+      raise
+    rescue StandardError, ScriptError => e
+      raise ConfigurationError, "ConfigFile #{@__file__}: plugin #{name.inspect} cannot be configured: #{Error.reason(e).lines.first.to_s.chomp}"
+    end
 
     def __variables__ = @__environment__
 
