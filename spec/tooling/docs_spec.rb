@@ -116,7 +116,7 @@ RSpec.describe "the documentation", once: "pages against the code" do
   it "names options in the manual that exist" do
     known = Fastrack::Option::BY_NAME.keys.map(&:to_s)
     given = manual.flat_map { |page| text.call(page).scan(/-O (\w+)|`(\w+)=[\w.\/]+`/).flatten.compact }.uniq
-    expect(given.grep(/\A[A-Z][a-z]/) - known - %w[Name Restart Type KillMode NotifyAccess RuntimeDirectory]).to eq([])
+    expect(given.grep(/\A[A-Z][a-z]/) - known - %w[Name Restart Type KillMode NotifyAccess RuntimeDirectory AmbientCapabilities]).to eq([])
   end
 
   it "has a ConfigFile in the README that loads, and sets what it says" do
