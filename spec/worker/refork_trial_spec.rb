@@ -104,7 +104,7 @@ RSpec.describe "The first worker of a mold", linux: "a subreaper (prctl(2))", on
     server = serving
     server.get("/threads")
     refork(server)
-    server.await_log(/^fastrack: refork: workers will not have 1 thread of the app, unless after_fork starts them: beat$/)
+    server.await_log(/^fastrack: refork: workers will not have 1 thread of the app, unless after_fork starts them: \S+:\d+ \(beat\)$/)
     # Ruby keeps the native threads for a while. Since 3.3 there is always one of its own.
     eventually(20) { Dir.children("/proc/#{roles(server)["mold"].first}/task").size <= (RUBY_VERSION >= "3.3" ? 2 : 1) }
   end

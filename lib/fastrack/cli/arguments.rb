@@ -22,7 +22,7 @@ module Fastrack
     INSTEAD = {
       ["-S", "--state PATH"] => "write state_path PATH into the ConfigFile; `fastrack status` goes by the pid file, -P",
       ["--tag NAME"] => "write tag NAME into the ConfigFile",
-      ["--fork-worker"] => "leave it out: workers are forked from a preloaded master",
+      ["--fork-worker"] => "leave it out: generation 0 has loaded the app, and forks the workers",
       ["--prune-bundler"] => "write preload_app false into the ConfigFile"
     }.freeze
 
@@ -182,7 +182,7 @@ module Fastrack
 
     def add_settings(options)
       option(options, :MaxWorkers, "-w", "--workers NUMBER", "number of worker processes")
-      options.on("-t", "--threads MIN:MAX", "threads per worker; MAX counts (default: 1)") do |text|
+      options.on("-t", "--threads MIN:MAX", "threads per worker; MAX counts (default: 1; of a Rails app 3)") do |text|
         @settings[:MaxThreads] = Option::BY_NAME[:MaxThreads].coerce(text[/\A\d+:(\d+)\z/, 1] || text, "-t")
       end
       options.on("-d", "-D", "--daemonize", "run in the background, once the server listens") { @daemonize = true }

@@ -55,7 +55,7 @@ module Fastrack
     # @raise [StartFailed]
     def start
       prepared = @launcher.loaded? && prepare_master
-      Fastrack.release_stack unless @launcher.loaded?
+      @launcher.loaded? ? LostThreads.tell : Fastrack.release_stack
       @workers.first = fork_mold(starting: true, prepared: prepared)
       await(@workers.first, &:loaded?)
     end

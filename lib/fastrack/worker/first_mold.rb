@@ -9,6 +9,7 @@ require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/memory"
 require_relative "engine_builder"
+require_relative "lost_threads"
 require_relative "mold"
 require_relative "threads"
 
@@ -84,7 +85,16 @@ module Fastrack
       tell_memory
     end
 
-    def before_fork(worker) = @prepared ? @prepared = false : super
+    def before_fork(worker)
+      @prepared ? @prepared = false : super
+      tell_threads unless @told
+    end
+
+    # Says at the first fork which threads the workers will not have. Nobody else would: the app works, and its poller is silent.
+    def tell_threads
+      @told = true
+      LostThreads.tell
+    end
 
     # Tells the master this process's memory, where the master may not read it.
     def tell_memory

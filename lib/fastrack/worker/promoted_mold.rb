@@ -2,7 +2,7 @@
 
 require_relative "../log"
 require_relative "../process/last_words"
-require_relative "../text"
+require_relative "lost_threads"
 require_relative "mold"
 
 module Fastrack
@@ -79,16 +79,12 @@ module Fastrack
       LastWords.say(text)
     end
 
-    # Logs threads that workers will not have. Ruby's own threads, Active Record's, and threads marked `fork_safe` as for Puma start again
-    # in a forked process. The app has to start others.
+    # Logs threads that workers will not have. The app has to start them.
     def note_threads
-      lost = Thread.list.reject do |thread|
-        thread == Thread.current || thread.thread_variable_get(:fork_safe) || thread.thread_variable_get(:"\0__detached_thread__")
-      end
+      lost = LostThreads.places
       return if lost.empty?
 
-      names = lost.map { |thread| Text.utf8(thread.name || thread.inspect.b[/\S+:\d+(?= )/].to_s) }
-      Log.line("refork: workers will not have #{Log.count(lost.size, "thread")} of the app, unless after_fork starts them: #{names.join(", ")}")
+      Log.line("refork: workers will not have #{Log.count(lost.size, "thread")} of the app, unless after_fork starts them: #{lost.join(", ")}")
     end
 
     # Ends the app's threads. Beside those of the workers, a reporter would report twice, and a scheduler would run each job twice.
