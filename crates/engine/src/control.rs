@@ -33,6 +33,8 @@ enum Flag {
     EndHelper = 1 << 6,
     /// The master is gone: see [`Control::orphan`].
     Orphan = 1 << 7,
+    /// No descriptor was free for the rest of a response: see [`Control::need_descriptor`].
+    NeedsDescriptor = 1 << 8,
 }
 
 /// The part of an engine that needs no exclusive access.
@@ -179,6 +181,16 @@ impl Control {
     /// Whether [`orphan`](Self::orphan) was called.
     pub(crate) fn is_orphan(&self) -> bool {
         self.is_set(Flag::Orphan)
+    }
+
+    /// A thread waits for its client, because no descriptor was free for a file. Whoever drives makes room.
+    pub(crate) fn need_descriptor(&self) {
+        self.set(Flag::NeedsDescriptor);
+        self.notify();
+    }
+
+    pub(crate) fn take_descriptor_need(&self) -> bool {
+        self.clear(Flag::NeedsDescriptor)
     }
 
     /// Makes [`Engine::run`](crate::Engine::run) return between two requests.

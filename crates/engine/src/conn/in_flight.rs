@@ -27,6 +27,8 @@ pub(crate) struct InFlight {
     reservation: Option<MemoryReservation>,
     /// Why the unsent rest could not be spooled.
     spool_failure: Option<io::Error>,
+    /// Whether the last try to make a file found no free descriptor.
+    pub(super) lacks_descriptor: bool,
     /// No memory was available for the unsent rest.
     out_of_memory: bool,
     /// Bytes of the large parts of the response: see [`note_sent`](Self::note_sent).
@@ -73,6 +75,7 @@ impl InFlight {
             spooling,
             reservation: None,
             spool_failure: None,
+            lacks_descriptor: false,
             out_of_memory: false,
             large: 0,
             resets: false,
@@ -157,19 +160,25 @@ impl InFlight {
         taken
     }
 
-    /// Moves the buffered bytes to the spool of the response. Returns false if the spool is full or cannot be written.
+    /// Moves the buffered bytes to the spool of the response. Returns false if the spool is full or cannot be written. Without a free
+    /// descriptor a later call tries again.
     pub fn spool(&mut self, control: &Arc<Control>) -> bool {
-        let InFlight { write_buf, spooling, spool_failure, .. } = self;
+        let InFlight { write_buf, spooling, spool_failure, lacks_descriptor, .. } = self;
+        *lacks_descriptor = false;
         // After a failure the rest of the response does not use the disk.
         if write_buf.spool_ended || spooling.most == 0 {
             return false;
         }
         let spooled = write_buf.spool(spooling.most, || spooling.create(control));
         let is_spooled = spooled.unwrap_or_else(|error| {
+            *lacks_descriptor = fastrack_sys::is_out_of_fds(&error);
             *spool_failure = Some(error);
             false
         });
-        write_buf.spool_ended = !is_spooled;
+        if *lacks_descriptor {
+            control.need_descriptor();
+        }
+        write_buf.spool_ended = !is_spooled && !*lacks_descriptor;
         is_spooled
     }
 

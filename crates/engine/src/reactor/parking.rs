@@ -67,6 +67,9 @@ impl Reactor {
 
     /// Ends connections whose deadline has passed, until work of another thread `is_urgent`.
     pub fn expire(&mut self, is_urgent: &dyn Fn() -> bool) {
+        if self.control.take_descriptor_need() {
+            self.make_room();
+        }
         if self.table.next_deadline().is_none() {
             return;
         }
@@ -83,7 +86,7 @@ impl Reactor {
 
     /// Gives an overdue connection another chance: parks it again if its client has sent or taken something in time without notice, or
     /// gives it to another worker. Returns whether it did.
-    fn extend(&mut self, key: usize) -> bool {
+    pub(super) fn extend(&mut self, key: usize) -> bool {
         let Some((mut connection, deadline)) = self.table.take(key) else { return false };
         match connection.phase() {
             Phase::Fresh | Phase::Idle if fastrack_sys::is_readable(connection.as_fd()) => {

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use fastrack_sys::monotonic_millis;
+
 use super::Reactor;
 use crate::conn::Phase;
 use crate::settings::SHORTAGE_PAUSE;
@@ -11,16 +13,42 @@ use crate::settings::SHORTAGE_PAUSE;
 const SYSTEM_PAUSE: u64 = 500;
 
 /// Phases whose connections can be closed, in this order: after the last response, without a request, within a head. Clients within a head
-/// get a 408: by sending heads byte by byte they would keep everybody out. A response that is being sent, or a body that is being received,
-/// is never cut.
+/// get a 408: by sending heads byte by byte they would keep everybody out. A body that is being received is never cut. A response is cut if
+/// none of these is there, and its client has taken nothing for [`STALLED_TIME`].
 const ROOM_PHASES: [&[Phase]; 3] = [&[Phase::Draining], &[Phase::Idle, Phase::Fresh], &[Phase::Head]];
 
+/// Time without progress after which a response is cut to make room, in milliseconds. Each takes up to two descriptors, for up to
+/// `WriteTimeout`.
+const STALLED_TIME: u64 = 2_000;
+
+/// The most responses that may turn out to have made progress in one search for a stalled one.
+const MAX_TRIES: usize = 16;
+
 impl Reactor {
-    /// Closes the connection with the earliest deadline in these phases. Returns false if there is none.
+    /// Closes the connection with the earliest deadline in these phases, or else the response that has stalled longest. Returns false if
+    /// there is none.
     pub fn make_room(&mut self) -> bool {
         let key = ROOM_PHASES.iter().find_map(|phases| self.table.first_in(phases));
+        let key = key.or_else(|| self.find_stalled());
         key.into_iter().for_each(|key| self.time_out(key));
         key.is_some()
+    }
+
+    /// The response that has stalled longest, and makes no progress now either.
+    fn find_stalled(&mut self) -> Option<usize> {
+        for _ in 0..MAX_TRIES {
+            let key = self.first_stalled()?;
+            if !self.extend(key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// The response whose client was last seen to take something the longest ago, if that is [`STALLED_TIME`].
+    fn first_stalled(&mut self) -> Option<usize> {
+        let latest = (monotonic_millis() + self.settings.write_timeout).saturating_sub(STALLED_TIME);
+        self.table.first_in(&[Phase::Sending]).filter(|key| self.table.is_due_by(*key, latest))
     }
 
     /// A client could not be accepted. Makes room for the client if that helps. Otherwise begins a pause.
@@ -55,6 +83,7 @@ impl Reactor {
         if is_full
             && !self.shortage.is_paused()
             && !ROOM_PHASES.iter().any(|phases| self.table.has_any_in(phases))
+            && self.first_stalled().is_none()
         {
             self.shortage.pause(SHORTAGE_PAUSE);
         }

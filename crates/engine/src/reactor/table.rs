@@ -348,6 +348,10 @@ impl Table {
         None
     }
 
+    pub(super) fn is_due_by(&self, key: usize, latest: u64) -> bool {
+        self.entries.get(key).is_some_and(|entry| entry.deadline <= latest)
+    }
+
     pub(super) fn has_any_in(&self, phases: &[Phase]) -> bool {
         phases.iter().any(|phase| self.parked[*phase as usize] > 0)
     }

@@ -8,6 +8,9 @@ use super::{Progress, ResponseStage, ResponseWriter};
 /// Parts of the write timeout: after each part the writer looks whether the client has received anything.
 const LOOKS_PER_TIMEOUT: u64 = 8;
 
+/// Time until the next try to make a file if no descriptor was free, in milliseconds.
+const DESCRIPTOR_LOOK: u64 = 50;
+
 impl ResponseWriter<'_> {
     /// Lends the buffer to the helper if the application may continue.
     pub(super) fn go_on(&mut self) -> Progress {
@@ -56,7 +59,9 @@ impl ResponseWriter<'_> {
         } else {
             // A poller reports the socket only when a third of its buffer is free, but a slow client may have received
             // something earlier. So the wait is cut into parts, and the flush after each part notices such progress.
-            let left = (self.timeout - waited).min((self.timeout / LOOKS_PER_TIMEOUT).max(1));
+            let part = (self.timeout / LOOKS_PER_TIMEOUT).max(1);
+            let part = if self.in_flight.lacks_descriptor { part.min(DESCRIPTOR_LOOK) } else { part };
+            let left = (self.timeout - waited).min(part);
             self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
         };
         if result.is_err() {
