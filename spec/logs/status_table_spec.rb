@@ -90,6 +90,11 @@ RSpec.describe Fastrack::StatusTable, once: "text" do
     expect(lines(status, status)[2]).to eq("")
   end
 
+  it "has a worker's memory as the cause of an exit in good order" do
+    now = status(last_exits: [{ at: 1_796_000_000, worker: 0, cause: "memory", text: "exited" }])
+    expect(lines(status, now).last).to end_with(" worker 0 exited, because of its memory")
+  end
+
   it "has when a worker has ended by date and time, as the log has them, wherever it is asked" do
     zone = ENV.fetch("TZ", nil)
     ENV["TZ"] = "Asia/Tokyo"

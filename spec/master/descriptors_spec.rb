@@ -35,4 +35,32 @@ RSpec.describe "No descriptor to be had", linux: "prlimit(1)", once: "processes 
       expect([server.molds, server.log]).to match([[first], /\A(?!.*generation 0 \(pid \d+\))/m])
     end
   end
+
+  it "in generation 0, since a hook has taken all for a while: no worker stays missing, and generation 0 stays" do
+    server = Server.ready(ru: Rackups::PID, fastrack: true, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, ControlPath: "none" }, config: <<~'RUBY')
+      before_fork do
+        if File.exist?("take") && $taken.nil?
+          $taken = []
+          begin
+            loop { $taken << File.open(File::NULL) }
+          rescue Errno::EMFILE
+            # One for this file.
+            $taken.pop.close
+            File.write("taken", "")
+          end
+          Thread.new { (sleep 0.01 until File.exist?("give")).then { $taken.each(&:close) } }
+        end
+      end
+    RUBY
+    first = server.molds.first
+    limit(first, 64)
+    server.write("take", "")
+    server.signal(:KILL, to: server.workers.first)
+    server.await_file("taken")
+    server.await_log("cannot spawn worker")
+    server.signal(:KILL, to: server.workers.first)
+    server.write("give", "")
+    expect(server.await_workers(2).size).to eq(2)
+    expect([server.molds, server.get.status]).to eq([[first], 200])
+  end
 end

@@ -21,6 +21,9 @@ module Fastrack
     # Causes that need no attention.
     ORDERLY = %w[request_limit reload refork none].freeze
 
+    # Causes that the text of an exit does not tell: the worker has exited in good order.
+    CAUSES = { "memory" => ", because of its memory", "worker_timeout" => ", stuck outside of requests" }.freeze
+
     CLEAR = "\e[H\e[J"
 
     # @param output [IO] a terminal gets colours
@@ -134,7 +137,7 @@ module Fastrack
       last = Array(now["last_exits"]).reject { |one| ORDERLY.include?(one["cause"]) }.first(3)
       return [] if last.empty?
 
-      ["", "last exits", *last.map { |one| fit(" #{moment(one["at"])} worker #{one["worker"]} #{one["text"]}") }]
+      ["", "last exits", *last.map { |one| fit(" #{moment(one["at"])} worker #{one["worker"]} #{one["text"]}#{CAUSES[one["cause"]]}") }]
     end
 
     def rate(before, now) = before && now && now >= before ? format("%.1f", (now - before) / @seconds) : ""

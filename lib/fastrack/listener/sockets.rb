@@ -13,7 +13,7 @@ module Fastrack
     # Plain words for the common errors of bind(2) and listen(2).
     REASONS = {
       Errno::EADDRINUSE => "the port is in use",
-      Errno::EACCES => "not permitted for this user",
+      Errno::EACCES => "not permitted for this user; a port below 1024 takes root, or the capability CAP_NET_BIND_SERVICE",
       Errno::EADDRNOTAVAIL => "no such address on this machine",
       Errno::EAFNOSUPPORT => "addresses of this family are not available on this machine"
     }.freeze
