@@ -21,6 +21,16 @@ RSpec.describe "the proxy: what passes besides head and body", once: "the progra
 
   def nghttp(*arguments) = Open3.capture2e("nghttp", "-v", "--timeout=20", *arguments).first.gsub(/\e\[[\d;]*m/, "")
 
+  it "protocols that the app offers with 426 reach the client, and the connection goes on" do
+    ru = "run ->(env) { env['PATH_INFO'] == '/' ? [426, { 'upgrade' => 'websocket' }, ['no']] : [200, {}, ['ok']] }"
+    @server = Edge.start(ru: ru)
+    tls = Edge.connect(server)
+    head, = Edge.ask(tls)
+    expect([head[/ (\d+)/, 1], head.scan(/^(?:connection|upgrade): .*$/i).map { |line| line.chomp.downcase }.sort]).to eq(["426", ["connection: upgrade", "upgrade: websocket"]])
+    text, = Edge.curl(server, "--http2", "-i", path: "/")
+    expect([text[/\AHTTP\/2 426/].nil?, text[/^upgrade:/i]]).to eq([false, nil])
+  end
+
   describe "trailers" do
     before(:context) { skip "no nghttp" unless ENV.fetch("PATH").split(":").any? { |dir| File.executable?(File.join(dir, "nghttp")) } }
 

@@ -45,7 +45,11 @@ pub async fn for_client(
     asked: &Asked,
 ) -> Response<Source> {
     let (mut parts, body) = response.into_parts();
-    fields::remove_hop_by_hop(&mut parts.headers);
+    if let Some(protocols) = fields::remove_hop_by_hop(&mut parts.headers) {
+        // Protocols that the app offers, as in a 426 (RFC 9110 §7.8). HTTP/2 has no such fields: hyper leaves them out.
+        parts.headers.insert(header::UPGRADE, protocols);
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
     if let Some(folder) = &site.sendfile {
         if let Some(path) = parts.headers.remove(&SENDFILE) {
             return sendfile(folder, &path, parts, asked).await;
