@@ -49,6 +49,11 @@ RSpec.describe "A foreign control socket", once: "what the command makes of answ
     expect(outputs.map(&:first).join).not_to match(/[^[:print:]\n]/)
   end
 
+  it "is shown where a worker of it has counters that its app has overwritten" do
+    with_body(JSON.generate({ **status, "workers" => [{ **status["workers"].first, "requests" => (1 << 64) - 1, "pss" => (1 << 64) - 1 }] }))
+    expect(fastrack("status", "--json", "--control", "app.control")).to match([include('"requests": 9223372036854775807'), 0])
+  end
+
   it "is told in one line when it answers an error, without what a terminal would take for orders" do
     answering { |socket| socket.write("HTTP/1.0 500 No\r\n\r\n\e[31mred\a\n") }
     expect(fastrack("stop", "--control", "app.control")).to eq(["fastrack: the monitor at app.control answers: ?[31mred??\n", 1])
