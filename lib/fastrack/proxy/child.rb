@@ -188,7 +188,7 @@ module Fastrack
       def hear(line, now)
         message = Message.parse(line.to_s.rstrip, :proxy) or return reject(line)
         case message.kind
-        when Message::READY then @ready = true
+        when Message::READY then become_ready
         when Message::PONG then @heard_at, @asked_at = now, nil
         when Message::STATS then @stats = message.words.first
         when Message::LINGERING then linger(*message.words)
@@ -197,6 +197,13 @@ module Fastrack
         when Message::ERROR then @ready ? Log.line("proxy: #{message.words.first}", :error) : @error = message.words.first
         else Log.line("proxy: #{message.words.first}", message.kind.to_sym)
         end
+      end
+
+      # An error that has not kept the process from becoming ready is one of a listener.
+      def become_ready
+        @ready = true
+        Log.line("proxy: #{@error}", :error) if @error
+        @error = nil
       end
 
       # A process that has said what is no message is replaced.
