@@ -1,9 +1,8 @@
 //! A response's body on its way to the client.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{ready, Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{ready, Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
@@ -11,6 +10,7 @@ use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
 use crate::connection::{Delivery, InFlight};
 use crate::files::Content;
+use crate::progress::Progress;
 use crate::shares::Part;
 use crate::upstream::{StreamEnd, WorkerBody};
 use crate::work::Lasting;
@@ -46,48 +46,6 @@ impl Uploaded {
     }
 }
 
-/// How far the upload of a body is.
-#[derive(Debug)]
-pub struct Progress {
-    /// Whether the client may send the body. hyper tells it to (100 Continue) at the first look for a part.
-    is_wanted: AtomicBool,
-    is_whole: AtomicBool,
-    worker: Mutex<Option<Waker>>,
-}
-
-impl Progress {
-    /// Of a body that has not begun. `waits`: the client expects to be told when to send it (RFC 9110 §10.1.1).
-    pub fn new(waits: bool) -> Arc<Self> {
-        let is_wanted = AtomicBool::new(!waits);
-        Arc::new(Progress { is_wanted, is_whole: AtomicBool::new(false), worker: Mutex::default() })
-    }
-
-    /// Notes that the worker wants the body.
-    pub fn want(&self) {
-        self.is_wanted.store(true, SeqCst);
-        let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take();
-        worker.into_iter().for_each(Waker::wake);
-    }
-
-    /// Whether the whole body has come.
-    pub fn is_whole(&self) -> bool {
-        self.is_whole.load(SeqCst)
-    }
-
-    fn poll_wanted(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.is_wanted.load(SeqCst) {
-            return Poll::Ready(());
-        }
-        *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
-        // The word may have come meanwhile.
-        if self.is_wanted.load(SeqCst) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
-    }
-}
-
 impl Body for Uploaded {
     type Data = Bytes;
     type Error = hyper::Error;
@@ -99,7 +57,7 @@ impl Body for Uploaded {
         ready!(self.progress.poll_wanted(cx));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_none() || self.body.is_end_stream() {
-            self.progress.is_whole.store(true, SeqCst);
+            self.progress.set_whole();
         }
         Poll::Ready(frame)
     }

@@ -15,8 +15,8 @@ use crate::place::Place;
 use crate::server::Clock;
 use crate::shares::{Part, Share};
 use crate::stats;
-use crate::upstream::WorkerSocket;
 use crate::work::{Kind, Lasting};
+use crate::worker_socket::WorkerSocket;
 
 mod inbound;
 mod notes;

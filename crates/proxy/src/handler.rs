@@ -13,12 +13,13 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::access_log::Logged;
 use crate::acme::Challenges;
-use crate::body::{Outgoing, Progress, Source, Uploaded};
+use crate::body::{Outgoing, Source, Uploaded};
 use crate::change::Change;
 use crate::connection::{Connection, InFlight, Note};
 use crate::files::{self, Content};
 use crate::finish::{self, own, Asked};
 use crate::forwarded::{self, Client};
+use crate::progress::Progress;
 use crate::requests::{self, SentTarget};
 use crate::site::{CurrentSite, Site};
 use crate::stats;

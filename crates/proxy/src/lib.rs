@@ -28,6 +28,7 @@ mod local;
 mod memory;
 mod orders;
 mod place;
+mod progress;
 mod proxy_protocol;
 mod ranges;
 mod rate;
@@ -44,6 +45,7 @@ mod upstream;
 mod watched;
 mod work;
 mod worker_request;
+mod worker_socket;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -4,7 +4,6 @@
 //! request that was never sent from one whose worker has died.
 
 mod kept;
-mod socket;
 
 use std::io;
 use std::path::PathBuf;
@@ -22,9 +21,9 @@ use tokio::time::{sleep, timeout, Instant};
 use crate::body::Uploaded;
 use crate::connection::Connection;
 use crate::shares::{Part, Shares};
+use crate::worker_socket::{Wire, WorkerSocket};
 use kept::{Kept, WorkerConnection};
 pub use kept::{StreamEnd, WorkerBody};
-pub use socket::WorkerSocket;
 
 /// A request's body: the client's, or none.
 pub type Upload = Either<Uploaded, Empty<Bytes>>;
@@ -152,7 +151,7 @@ impl Upstream {
         let socket = WorkerSocket::new(UnixStream::connect(&self.path).await?);
         let (sender, connection) = http1::Builder::new()
             .max_headers(1024)
-            .handshake(TokioIo::new(socket::Wire(Arc::clone(&socket))))
+            .handshake(TokioIo::new(Wire(Arc::clone(&socket))))
             .await
             .map_err(io::Error::other)?;
         // Errors of the connection are also errors of its requests.

@@ -31,8 +31,13 @@ fn named(fields: &HeaderMap) -> SocketAddr {
         if member.is_empty() {
             continue;
         }
-        let bare = member.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).filter(|rest| rest.contains(':'));
-        let Some(ip) = bare.unwrap_or(member).parse().ok().or_else(|| Some(member.parse::<SocketAddr>().ok()?.ip())) else {
+        let bare = member
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+            .filter(|rest| rest.contains(':'));
+        let Some(ip) =
+            bare.unwrap_or(member).parse().ok().or_else(|| Some(member.parse::<SocketAddr>().ok()?.ip()))
+        else {
             break;
         };
         client = SocketAddr::new(IpAddr::to_canonical(&ip), 0);
@@ -61,7 +66,10 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(kept.get_all(name).iter().count(), given.get_all(name).iter().count(), "{name}");
     }
     let client = client(PEER, true, &given, |_| false);
-    tell(&mut kept, Told { client, version: Version::HTTP_11, is_from_proxy: false, has_sendfile: false, target: None });
+    tell(
+        &mut kept,
+        Told { client, version: Version::HTTP_11, is_from_proxy: false, has_sendfile: false, target: None },
+    );
     let word: Vec<_> = kept.get_all(&CLIENT).iter().collect();
     assert_eq!(word, ["10.0.0.1 77 https HTTP/1.1"]);
     for name in kept.keys() {

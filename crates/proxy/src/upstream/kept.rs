@@ -12,8 +12,8 @@ use hyper::header::{HeaderValue, CONTENT_TYPE};
 use hyper::Response;
 use tokio::time::Instant;
 
-use super::socket::WorkerSocket;
 use super::Upload;
+use crate::worker_socket::WorkerSocket;
 
 /// A connection to a worker.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::net::{shutdown, Shutdown};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
-use crate::body::Progress;
+use crate::progress::Progress;
 
 /// The socket, which hyper reads and writes, and which its user may end.
 #[derive(Debug)]
