@@ -46,7 +46,7 @@ RSpec.describe "the proxy: what is seen of it", once: "the program knows no Ruby
     @server = Edge.start(config: "control_path 'c.sock'\n")
     names = eventually { monitor("/metrics").scan(/^# TYPE (fastrack_proxy_\w+)/).flatten.then { |found| found if found.size > 15 } }
     page = File.read(File.join(Server::ROOT, "docs/monitor.md"))
-    named = page.scan(/`(fastrack_proxy_\w+?)(?:_total)?`/).flatten
+    named = page.scan(/`(fastrack_proxy_\w+?)(?:_total)?`/).flatten.uniq
     expect(named).to match_array(names)
   end
 
