@@ -19,11 +19,15 @@ RSpec.describe "the proxy: connections to workers that clients share", once: "th
   # The connections of which workers have read a head.
   def workers = @workers ||= []
 
+  # When the proxy had these requests, in seconds since 1970.
+  def starts = @starts ||= []
+
   # A worker's answer to a GET. An upload waits.
   def serve(worker)
     Thread.new do
       while (head = worker.gets("\r\n\r\n"))
         workers << worker
+        starts << head[/^x-request-start: t=(\d+)/i, 1].to_f / 1_000_000
         worker.write(message("HTTP/1.1 200 OK", "Content-Length: 5"), "hello") if head.start_with?("GET")
       end
     rescue IOError, SystemCallError
@@ -64,5 +68,19 @@ RSpec.describe "the proxy: connections to workers that clients share", once: "th
     hog = upload(9)
     eventually { workers.size >= 9 }
     hog.close
+  end
+
+  it "are waited for in the time that autoscalers see: X-Request-Start is when the proxy had the request" do
+    first = upload(9)
+    eventually { workers.size == 9 }
+    second = upload(30)
+    eventually { workers.size >= 17 }
+    had = Time.now.to_f
+    starts.clear
+    first.setsockopt(Socket::Option.linger(true, 0))
+    first.close
+    eventually { starts.any? }
+    expect(starts).to all(be < had)
+    second.close
   end
 end

@@ -190,6 +190,16 @@ impl Exchange<'_> {
             Ok(change) => change,
             Err(status) => return answered(own(status), in_flight, logged),
         };
+        // The stream of an extended CONNECT is no body.
+        let has_body = change.is_none() && !body.is_end_stream();
+        let progress = has_body.then(|| Progress::new(worker_request::waits(&parts)));
+        let body = match &progress {
+            Some(progress) => Either::Left(Uploaded::new(body, Arc::clone(progress), in_flight.clone())),
+            None => Either::Right(Empty::new()),
+        };
+        worker_request::prepare(&mut parts, &body, self.site, self.connection, self.client);
+        let asked = Asked::of(&parts);
+        // After the request's time was noted: this wait is time in the queue.
         match self.upstream.place(self.connection).await {
             Ok(place) => in_flight.keep(place),
             Err(failure) => {
@@ -200,15 +210,6 @@ impl Exchange<'_> {
                 return answered(response, in_flight, logged);
             }
         }
-        // The stream of an extended CONNECT is no body.
-        let has_body = change.is_none() && !body.is_end_stream();
-        let progress = has_body.then(|| Progress::new(worker_request::waits(&parts)));
-        let body = match &progress {
-            Some(progress) => Either::Left(Uploaded::new(body, Arc::clone(progress), in_flight.clone())),
-            None => Either::Right(Empty::new()),
-        };
-        worker_request::prepare(&mut parts, &body, self.site, self.connection, self.client);
-        let asked = Asked::of(&parts);
         let mut answer = match self.send(parts, body, progress.as_ref()).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),
