@@ -69,20 +69,33 @@ RSpec.describe "the proxy: deploys", once: "the program knows no Ruby" do
     expect(server.log).to include("ends its streams and sockets")
   end
 
-  it "HUP with another address: streams and sockets of the replaced proxy go on, and the status tells them" do
+  it "HUP with another address: streams and sockets go on, by the same proxy" do
     FreePort.keep do |port|
       start("bind 'tcp://127.0.0.1:0'\n", Host: nil, Port: nil)
       peer, one, old = clients
       server.reload("compress true\nbind 'tcp://127.0.0.1:0'\nbind 'tcp://127.0.0.1:#{port}'\n")
-      eventually(40, -> { server.log }) { monitor.status.dig("proxy", "lingering") == [{ "pid" => @proxy, "streams" => 1, "tunnels" => 1 }] }
+      server.await_log("(pid #{old}) lingers")
       expect_to_go_on(peer, one, old, 1)
-      server.await_log("the proxy (pid #{@proxy}) lingers for 1 stream and 1 socket")
+      expect(Edge.proxy(server)).to eq(@proxy)
       server.write("end", "")
       peer.read_until(/last/)
       [peer, one].each(&:close)
-      eventually(20) { !ProcessTable.alive?(@proxy) }
-      eventually { !monitor.status["proxy"].key?("lingering") }
+      eventually(20) { !server.workers.include?(old) }
     end
+  end
+
+  it "HUP that replaces the proxy: its streams and sockets go on, and the status tells them" do
+    start("proxy_threads 1\n", Linger: 600)
+    peer, one, old = clients
+    server.reload("compress true\nproxy_threads 2\n")
+    eventually(40, -> { server.log }) { monitor.status.dig("proxy", "lingering") == [{ "pid" => @proxy, "streams" => 1, "tunnels" => 1 }] }
+    expect_to_go_on(peer, one, old, 1)
+    server.await_log("the proxy (pid #{@proxy}) lingers for 1 stream and 1 socket")
+    server.write("end", "")
+    peer.read_until(/last/)
+    [peer, one].each(&:close)
+    eventually(20) { !ProcessTable.alive?(@proxy) }
+    eventually { !monitor.status["proxy"].key?("lingering") }
   end
 
   it "TERM ends streams in order, and sockets at once and without a reset" do
