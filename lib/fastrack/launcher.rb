@@ -27,6 +27,8 @@ module Fastrack
 
     # @return [Configuration] replaced by a HUP
     attr_reader :configuration
+    # @return [Configuration, nil] that of the code that serves, until a HUP has settled
+    attr_reader :before
     # @return [SharedQueue, nil] nil without HandOver
     attr_reader :queue
     # @return [PidFile, nil]
@@ -121,8 +123,9 @@ module Fastrack
     # @return [Launcher] self
     def sit(seat)
       @seat = seat
-      start = StartCommand.current.directory
-      Dir.chdir(start) if File.directory?(start)
+      start = StartCommand.current
+      # The code stays, so it stays in its release.
+      File.directory?(start.physical) ? Dir.chdir(start.physical) : start.enter
       take_seat
       self
     end
@@ -131,6 +134,7 @@ module Fastrack
     #
     # @return [Array<Listener>] listeners that are no longer configured, now closed
     def settle
+      @proxy&.settle(@before) if @before
       @before = nil
       @listener_set.settle
     end

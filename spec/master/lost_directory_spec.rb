@@ -61,10 +61,10 @@ RSpec.describe "A server whose directory has been removed", once: "system calls 
     server = serve("one", "working_directory '#{top}/one'", shell: false)
     FileUtils.remove_entry("#{top}/one")
     server.signal(:HUP)
-    server.await_log("HUP changes nothing: the directory #{top}/one of the server's start is gone (so is #{top}/one)")
+    server.await_log("HUP changes nothing: the directory #{top}/current of the server's start is gone (so is #{top}/one)")
     server.signal(:USR2)
     server.await_log("this one carries on")
-    expect(server.log).to include("the directory #{top}/one of the server's start is gone")
+    expect(server.log).to include("the directory #{top}/current of the server's start is gone")
     expect(server.get.status).to eq(200)
   end
 end

@@ -50,9 +50,9 @@ pub async fn for_client(
         parts.headers.insert(header::UPGRADE, protocols);
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     }
-    if let Some(folder) = &site.sendfile {
+    if site.has_sendfile() {
         if let Some(path) = parts.headers.remove(&SENDFILE) {
-            return sendfile(folder, &path, parts, asked).await;
+            return sendfile(&site.sendfile, &path, parts, asked).await;
         }
     }
     if site.settings.compress {
@@ -164,25 +164,26 @@ async fn read_to_end(mut body: WorkerBody) {
 
 /// The app's response with the file that it names.
 async fn sendfile(
-    folder: &Files,
+    folders: &[Files],
     path: &HeaderValue,
-    app: response::Parts,
+    mut app: response::Parts,
     asked: &Asked,
 ) -> Response<Source> {
-    let named = |bytes| Path::new(OsStr::from_bytes(bytes));
     // Rack::Sendfile writes the path as it is, and others encode it.
-    let mut sent = folder.send(named(path.as_bytes()), &asked.conditions, app).await;
-    if let (Err(app), true) = (&mut sent, path.as_bytes().contains(&b'%')) {
-        let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
-        let app = std::mem::replace(app, Response::new(()).into_parts().0);
-        sent = folder.send(named(&decoded), &asked.conditions, app).await;
+    let decoded = percent_encoding::percent_decode(path.as_bytes()).collect::<Vec<u8>>();
+    let mut names = vec![path.as_bytes()];
+    if decoded != path.as_bytes() {
+        names.push(&decoded);
     }
-    match sent {
-        Ok(response) => response.map(Source::Own),
-        Err(_) => {
-            let path = String::from_utf8_lossy(path.as_bytes());
-            control::warn(&format!("X-Sendfile: {path} is no file within sendfile_root"));
-            own(StatusCode::NOT_FOUND)
+    for folder in folders {
+        for name in &names {
+            match folder.send(Path::new(OsStr::from_bytes(name)), &asked.conditions, app).await {
+                Ok(response) => return response.map(Source::Own),
+                Err(unused) => app = unused,
+            }
         }
     }
+    let path = String::from_utf8_lossy(path.as_bytes());
+    control::warn(&format!("X-Sendfile: {path} is no file within sendfile_root"));
+    own(StatusCode::NOT_FOUND)
 }

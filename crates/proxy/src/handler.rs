@@ -118,7 +118,7 @@ impl Handler {
             }
             return answered(response, in_flight, logged);
         }
-        if let Some(files) = &site.files {
+        for files in &site.files {
             if let Some(response) = files.answer(&parts).await {
                 stats::FILES.fetch_add(1, Relaxed);
                 return answered(response.map(Source::Own), in_flight, logged);

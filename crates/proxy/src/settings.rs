@@ -90,6 +90,12 @@ pub struct Settings {
     /// The folder of the files that the app may name in X-Sendfile.
     #[serde(default)]
     pub sendfile_root: Option<PathBuf>,
+    /// Folders of public files of other releases whose code serves as well.
+    #[serde(default)]
+    pub other_public_files: Vec<PathBuf>,
+    /// Folders of files for X-Sendfile of these.
+    #[serde(default)]
+    pub other_sendfile_roots: Vec<PathBuf>,
     /// The access log, which has lines of this process's own answers, too.
     #[serde(default)]
     pub access_log: Option<crate::access_log::Settings>,

@@ -12,10 +12,10 @@ use crate::settings::Settings;
 pub struct Site {
     /// The settings.
     pub settings: Settings,
-    /// The files that are answered without the app.
-    pub files: Option<Files>,
-    /// The files that the app may name.
-    pub sendfile: Option<Files>,
+    /// The files that are answered without the app, by releases.
+    pub files: Vec<Files>,
+    /// The files that the app may name, by releases.
+    pub sendfile: Vec<Files>,
     /// Where this process logs its own answers.
     pub log: Option<Arc<AccessLog>>,
 }
@@ -23,15 +23,10 @@ pub struct Site {
 impl Site {
     /// Opens the folders. Fails with the name of one that cannot be used.
     pub fn new(settings: Settings, log: Option<Arc<AccessLog>>) -> Result<Self, String> {
-        let open = |root: &Option<PathBuf>, rules: &Rules| {
-            let open = |root: &PathBuf| {
-                Files::new(root, rules)
-                    .map_err(|error| format!("cannot serve files of {}: {error}", root.display()))
-            };
-            root.as_ref().map(open).transpose()
-        };
-        let files = open(&settings.public_files, &settings.file_rules())?;
-        let sendfile = open(&settings.sendfile_root, &Rules::default())?;
+        let Settings { public_files, other_public_files, .. } = &settings;
+        let files = open(public_files, other_public_files, &settings.file_rules())?;
+        let Settings { sendfile_root, other_sendfile_roots, .. } = &settings;
+        let sendfile = open(sendfile_root, other_sendfile_roots, &Rules::default())?;
         Ok(Site { settings, files, sendfile, log })
     }
 
@@ -43,8 +38,19 @@ impl Site {
 
     /// Whether the app may name files in X-Sendfile.
     pub fn has_sendfile(&self) -> bool {
-        self.sendfile.is_some()
+        !self.sendfile.is_empty()
     }
+}
+
+/// Opens folders. Another release may have been removed by now.
+fn open(root: &Option<PathBuf>, others: &[PathBuf], rules: &Rules) -> Result<Vec<Files>, String> {
+    let mut all = Vec::new();
+    if let Some(root) = root {
+        let files = Files::new(root, rules);
+        all.push(files.map_err(|error| format!("cannot serve files of {}: {error}", root.display()))?);
+    }
+    all.extend(others.iter().filter_map(|other| Files::new(other, rules).ok()));
+    Ok(all)
 }
 
 /// The site of this process, which new settings replace.

@@ -48,6 +48,7 @@ module Fastrack
       when :ACMEAccount then value.join(":")
       when :WorkingDirectory then Text.expand(value, StartCommand.current.directory)
       when *SIZES then "#{value}b"
+      when :PublicLinks then value.map { |path| Text.expand(path) }
       when *PATHS then value == "-" ? value : Text.expand(value)
       else value
       end
@@ -86,6 +87,8 @@ module Fastrack
       before.instance_variables.each { |name| instance_variable_set(name, before.instance_variable_get(name)) }
       @control = nil
       @users = [before.user, before.proxy_user].compact
+      # An object of the master's. That of the ConfigFile is in generation 0 and the workers.
+      @logger = before.logger
       take(plain)
       keep_users(before)
       find_control
@@ -99,6 +102,9 @@ module Fastrack
     attr_reader :startup_hints
     # @return [String, nil]
     attr_reader :threads_line
+
+    # @return [Logger, nil] that of the start
+    def logger = (@logger if super)
 
     # Reads the ConfigFile for one of its blocks, in a process that another program is to replace.
     #

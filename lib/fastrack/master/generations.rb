@@ -99,9 +99,10 @@ module Fastrack
       generation = take_settings(generation) if @reading&.handing
       generation = adopt(generation) if @coming&.loaded?
       if @previous && (reason = failure(generation)) then generation = roll_back(reason)
-      elsif @previous && @workers.complete?(generation) && @launcher.proxy&.settled? != false then settle(generation)
+      elsif @previous && @workers.complete?(generation) && proxy_follows? then settle(generation)
       end
       start_later_plugins if plugins
+      forget_former(generation)
       end_first if @spare_at && now >= @spare_at
       generation
     end
@@ -301,6 +302,19 @@ module Fastrack
       give_up(ANOTHER)
       @orders.superseded("HUP", ANOTHER)
       @previous ? return_to_previous : generation
+    end
+
+    # @return [Boolean] whether the proxy has the files and certificates of the new code
+    def proxy_follows?
+      proxy = @launcher.proxy or return true
+      proxy.release
+      proxy.settled?
+    end
+
+    def forget_former(generation)
+      return if @previous || @launcher.proxy.nil? || @workers.each.any? { |one| one.worker? && one.generation < generation }
+
+      @launcher.proxy.forget_former
     end
 
     # @param generation [Integer] of the workers that serve from now on

@@ -183,6 +183,7 @@ module Fastrack
     def enter_directory
       return unless @configuration.working_directory
 
+      StartCommand.current.known_as(directory)
       Dir.chdir(directory)
       ENV["PWD"] = directory
     end

@@ -2,6 +2,7 @@
 
 require "rbconfig"
 require_relative "../text"
+require_relative "linked_directory"
 require_relative "pid_file"
 
 module Fastrack
@@ -17,6 +18,8 @@ module Fastrack
     attr_reader :command
     # @return [String] with its symbolic links, which may have other targets at the next start
     attr_reader :directory
+    # @return [String] without symbolic links; of the release that rackup has loaded
+    attr_reader :physical
     # @return [Hash{String => String}]
     attr_reader :environment
 
@@ -41,7 +44,8 @@ module Fastrack
       words = list("cmdline")
       @intact = running?(words)
       environment = intact? ? initial_environment : current_environment
-      @directory = self.class.logical_directory(environment).dup.freeze
+      @physical = Text.utf8(Dir.pwd)
+      @directory = named_directory(environment, words).dup.freeze
       words = rebuilt(words.first) unless intact?
       bundled = bundled?(environment)
       @environment = (bundled ? without_bundler(environment) : environment).freeze
@@ -57,6 +61,25 @@ module Fastrack
       @directory = given.dup.freeze if @directory == "/" && given.start_with?("/") && File.directory?(given)
     end
 
+    # Called with another name of the start's directory. Where a link is in it, and in no name before, that name counts from now on.
+    #
+    # @param path [String]
+    def known_as(path)
+      @directory = path.dup.freeze if @directory == Text.utf8(File.realpath(@directory)) && File.identical?(path, @directory)
+    rescue SystemCallError
+      # The directory has been removed.
+      nil
+    end
+
+    # Enters the directory, and sets PWD to its name.
+    def enter
+      # It may have been moved, replaced or removed.
+      return unless File.directory?(directory)
+
+      Dir.chdir(directory)
+      ENV["PWD"] = directory
+    end
+
     # Replaces this process by a new start, with the current ENV. No at_exit hook runs.
     #
     # @param pid_files [Array<String>] this server's pid files, which rackup would take for another server's
@@ -67,6 +90,16 @@ module Fastrack
     end
 
     private
+
+    # The name that the start has given to the working directory, with links. A shell's PWD has it; else a path of the command line or of
+    # Bundler, or a link beside the releases.
+    def named_directory(environment, words)
+      found = self.class.logical_directory(environment)
+      return found if found != @physical
+
+      links = LinkedDirectory.new(@physical)
+      links.among([*environment["BUNDLE_GEMFILE"], *words]) || (links.beside if environment["PWD"].to_s.empty?) || found
+    end
 
     # The kernel ends each string with a null byte.
     def list(name)

@@ -58,8 +58,11 @@ module Fastrack
       # @param listeners [Array<Listener>] of the server
       # @param log [IO, nil] target of the access log
       # @param upstream [File, nil] see Proxy.open_path
-      def initialize(configuration, listeners, log = nil, upstream = nil)
+      # @param releases [Array<Configuration>] of the code that serves: files and certificates are the first one's, and files of the others are
+      #   found, too
+      def initialize(configuration, listeners, log = nil, upstream = nil, releases: [configuration])
         @configuration = configuration
+        @release, *@others = releases
         @log = log
         @upstream = upstream
         @listeners = listeners.select { |listener| listener.role == :edge && !listener.closed? }
@@ -88,16 +91,23 @@ module Fastrack
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, max_header_fields: @configuration.max_header_fields,
           max_request_target: @configuration.max_request_target, max_ssl_rate: @configuration.max_ssl_rate, trusted_proxies: @configuration.trusted_proxies,
-          public_files: folder(@configuration.public_files), sendfile_root: folder(@configuration.sendfile_root),
-          cache_control: @configuration.cache_control, public_file_headers: @configuration.public_file_headers,
-          public_links: @configuration.public_links&.map { |path| folder(path) }, force_ssl_except: @configuration.force_ssl_except, acme: acme, access_log: access_log,
-          compress: @configuration.compress.nil? || @configuration.compress
+          force_ssl_except: @configuration.force_ssl_except, acme: acme, access_log: access_log,
+          compress: @configuration.compress.nil? || @configuration.compress, **files
         }.compact
       end
 
       private
 
       def threads = @configuration.proxy_threads || Etc.nprocessors.clamp(1, THREADS)
+
+      def files
+        {
+          public_files: folder(@release.public_files), other_public_files: @others.map { |one| folder(one.public_files) }.compact,
+          sendfile_root: folder(@release.sendfile_root), other_sendfile_roots: @others.map { |one| folder(one.sendfile_root) }.compact,
+          cache_control: @release.cache_control, public_file_headers: @release.public_file_headers,
+          public_links: @release.public_links&.map { |path| folder(path) }
+        }
+      end
 
       def folder(path) = (Text.expand(path) if path)
 
@@ -106,7 +116,7 @@ module Fastrack
           redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
       end
 
-      def address(listener) = Proxy.address_of(listener, @configuration)
+      def address(listener, configuration = @configuration) = Proxy.address_of(listener, configuration)
 
       def tls?(listener) = address(listener)&.tls? || false
 
@@ -115,7 +125,7 @@ module Fastrack
       def certificates(listener)
         return [] unless tls?(listener)
 
-        given = address(listener).certificates
+        given = (address(listener, @release)&.then { |one| one.certificates if one.tls? } || address(listener).certificates)
         return [acme_files || LocalCertificate.for(address(listener).host)] if given.empty?
 
         given.map { |pair| pair.map { |path| Text.expand(path) } }

@@ -28,6 +28,7 @@ module Fastrack
         @launcher = launcher
         @deadlines = Deadlines.new
         @ending = []
+        @former = []
         @not_before = 0.0
       end
 
@@ -66,8 +67,38 @@ module Fastrack
       # @return [String, nil] why the proxy has not taken the settings of the last HUP
       def failure = @failure || @child&.refusal
 
-      # Called after a HUP: a running proxy gets new settings; a new one takes over if there are other listeners.
+      # Called when the settings of a HUP count, or no longer do: a running proxy gets new settings; a new one takes over if there are other
+      # listeners. Files and certificates stay those of the code that serves.
       def reload
+        @released = false
+        renew
+      end
+
+      # Called when all workers have the new code of a HUP: files and certificates follow.
+      def release
+        return if @released
+
+        @released = true
+        renew
+      end
+
+      # Called when a HUP has settled. Workers of the old code may still serve.
+      #
+      # @param before [Configuration] of the old code
+      def settle(before)
+        @former |= [before]
+        @released = false
+      end
+
+      # Called when no worker of former code is left.
+      def forget_former
+        return if @former.empty?
+
+        @former = []
+        renew
+      end
+
+      private def renew
         @failure = nil
         @wanted = wanted?
         return dismiss unless @wanted
@@ -154,7 +185,14 @@ module Fastrack
 
       def current_settings
         @upstream ||= Proxy.open_path
-        Settings.new(configuration, @launcher.listeners, @launcher.access_log, @upstream)
+        Settings.new(configuration, @launcher.listeners, @launcher.access_log, @upstream, releases: releases)
+      end
+
+      # @return [Array<Configuration>] those of the code that serves; the first one's is served by most workers
+      def releases
+        before = @launcher.before
+        latest = @released ? [configuration, before] : [before, configuration]
+        [*latest, *@former].compact.uniq
       end
 
       def pause = [configuration.err_respawn_interval, LEAST_PAUSE].max

@@ -155,10 +155,9 @@ module Fastrack
 
       def run_program(launcher, channel)
         start = StartCommand.current
-        # The directory may have been moved, replaced or removed.
-        Dir.chdir(start.directory) if File.directory?(start.directory)
-        ProcessSetup.find_directory(launcher.configuration)
         ENV.replace(start.environment.except(*STALE_VARIABLES))
+        start.enter
+        ProcessSetup.find_directory(launcher.configuration)
         limit_hook(launcher.configuration.boot_timeout)
         launcher.configuration.call_hook(:before_exec, launcher)
         pass_on(launcher, channel)

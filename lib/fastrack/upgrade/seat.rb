@@ -43,10 +43,9 @@ module Fastrack
         # What the program looks up, from its folder to each gem, is the app's user's to change.
         launcher.configuration.user&.switch
         start = StartCommand.current
-        # The directory may have been moved, replaced or removed.
-        Dir.chdir(start.directory) if File.directory?(start.directory)
         files = [channel.to_io, death_pipe, LastWords.writer, handing.to_io].map(&:fileno)
         ENV.replace(start.environment.except(*NewMaster::STALE_VARIABLES))
+        start.enter
         ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 }].join(" ")
         Proxy.inner_address(launcher.configuration)
         ENV[Proxy::VARIABLE] = Proxy.path
