@@ -14,6 +14,7 @@ require_relative "process/last_words"
 require_relative "process/pid_file"
 require_relative "process/start_command"
 require_relative "text"
+require_relative "upgrade/first_reading"
 require_relative "upgrade/masters"
 require_relative "upgrade/seat"
 require_relative "worker/exit_hooks"
@@ -27,6 +28,8 @@ module Fastrack
 
     # @return [Configuration] replaced by a HUP
     attr_reader :configuration
+    # @return [FirstReading, nil] nil where the master has read the ConfigFile
+    attr_reader :first_reading
     # @return [Configuration, nil] that of the code that serves, until a HUP has settled
     attr_reader :before
     # @return [SharedQueue, nil] nil without HandOver
@@ -54,13 +57,13 @@ module Fastrack
       require_relative "native"
       ExitHooks.install
       @loaded = !loadable
+      @options = [options, overrides]
       @reading = ->(**lines) { Configuration.new(options, overrides: overrides, **lines) }
       @app = app
       @seat ? take_seat : become_master
       @interactive = @configuration.development? && !supervised? && ProcessSetup.foreground?
     rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again
-      LastWords.say(e) if @master.nil?
-      LastWords.say_to_old(e)
+      fail_start(e)
       raise
     end
 
@@ -121,8 +124,11 @@ module Fastrack
     #
     # @param seat [Seat]
     # @return [Launcher] self
-    def sit(seat)
+    # @param starting [Boolean] whether the server starts
+    def sit(seat, starting: false)
       @seat = seat
+      return take_seat(starting).then { self } if starting
+
       start = StartCommand.current
       # The code stays, so it stays in its release.
       File.directory?(start.physical) ? Dir.chdir(start.physical) : start.enter
@@ -217,7 +223,7 @@ module Fastrack
 
     # @return [String] for ps(1)
     def title(role)
-      tag = @configuration.puma&.tag
+      tag = @configuration&.puma&.tag
       "fastrack #{role}#{" [#{tag}]" if tag}"
     end
 
@@ -244,28 +250,57 @@ module Fastrack
 
     private
 
+    def fail_start(error)
+      unless @master
+        LastWords.say(error)
+        @first_reading&.abandon
+      end
+      LastWords.say_to_old(error)
+    end
+
     def become_master
-      @configuration = @reading.call(**RootsFile.take_over)
+      @subreaper = Fastrack.adopt_orphans
+      @configuration = read
       apply_settings
       @names = Reading.names(@configuration)
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
       note_loaded if loaded?
-      @subreaper = Fastrack.adopt_orphans
       @master = Master.new(self, @app, old_master)
     end
 
+    # Reads the ConfigFile, in another process where the app is not loaded yet. A logger is an object of the process that writes the lines, so
+    # the master reads a ConfigFile with one as well.
+    def read
+      admits = RootsFile.take_over
+      return @reading.call(**admits) if loaded?
+
+      reading = @reading
+      @reading = ->(**lines) { reading.call(**admits, **lines) }
+      @first_reading = FirstReading.new(self, @app)
+      @first_reading.configuration do |settings|
+        # Only for the choice of the file.
+        SafeFile.user = nil
+        next @reading.call(output: Seat::Lines.new, warnings: Seat::Lines.new) if settings.dig("values", "Logger")
+
+        HandedConfiguration.at_start(*@options, settings)
+      end
+    end
+
     # Makes this process a generation 0 of another process's.
-    def take_seat
+    #
+    # @param starting [Boolean] whether to open logs, which later ones have from the master
+    def take_seat(starting = false) # rubocop:disable Style/OptionalBooleanParameter
       @configuration = @seat.read { |lines| @reading.call(**lines).tap { |configuration| ProcessSetup.new(configuration).enter } }
       @seat.settle(@configuration)
       @process_setup = ProcessSetup.new(@configuration)
+      @process_setup.apply if starting
       @process_setup.format_log
       @subreaper = @seat.subreaper?
       @listener_set = @seat
       @background = @seat.background?
-      @access_log = @seat.access_log
+      @access_log = starting ? @process_setup.access_log : @seat.access_log
       [$stdout, $stderr, STDOUT, STDERR].each { |stream| stream.sync = true if stream.respond_to?(:sync=) }
       LogFiles.remember
     end

@@ -40,9 +40,9 @@ module Fastrack
       @launcher = launcher
       @signals = SignalQueue.new(SIGNALS)
       # Only the master has the writing end. When the master dies in any way, workers read the end of file.
-      @death_pipe = IO.pipe
+      @death_pipe = launcher.first_reading&.death_pipe || IO.pipe
       Log.repeats = Repeats.new
-      ForkGuard.shared = [LastWords.open, Log.repeats]
+      ForkGuard.shared = [launcher.first_reading ? LastWords : LastWords.open, Log.repeats]
       @hooks = MasterHooks.new(launcher, @signals)
       @orders = Orders.new { publish }
       manage_workers(app)

@@ -20,7 +20,7 @@ module Fastrack
 
     class << self
       # @return [String, nil] the socket's path, once #inner_address was called
-      attr_reader :path
+      attr_accessor :path
 
       # @param configuration [Configuration]
       # @return [Address] of the workers, for the proxy

@@ -140,8 +140,8 @@ RSpec.describe "What comes of a restart, a reload or a stop", linux: "there is a
   end
 
   it "is told by `fastrack stop` with status 1 and what still runs, when that outlasts the server's own limits" do
-    # The command reads the file, too.
-    write("config/fastrack.rb", "at_exit { sleep if Fastrack.scoreboard }")
+    # With a logger the master reads the file, too, as the command does.
+    write("config/fastrack.rb", "require 'logger'\nlogger Logger.new(nil)\nat_exit { sleep if Fastrack.scoreboard&.last == Process.pid }")
     write("config.ru", Rackups::PID)
     server = ready(*%w[-b 127.0.0.1:0 -w 1 -P app.pid -O GracefulTimeout=0])
     eventually { File.socket?(path("app.control")) }

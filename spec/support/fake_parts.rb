@@ -74,6 +74,7 @@ class FakeLauncher
   end
 
   def hooks = @master.hooks
+  def first_reading = nil
   def subreaper? = @system.subreaper?
   def loaded? = false
   def interactive? = false

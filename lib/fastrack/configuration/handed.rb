@@ -24,7 +24,7 @@ module Fastrack
       {
         "values" => Option::ALL.to_h { |option| [option.name.to_s, plain(option, configuration.value(option.name))] },
         "puma" => configuration.puma&.to_plain, "hints" => configuration.startup_hints, "threads_line" => configuration.threads_line,
-        "file" => configuration.file, **configuration.facts
+        "file" => configuration.file, "environment" => AppEnvironment::VARIABLES.to_h { |name| [name, ENV.fetch(name, nil)] }, **configuration.facts
       }
     end
 
@@ -79,6 +79,29 @@ module Fastrack
   # The configuration that generation 0 has handed to the master. Blocks of the ConfigFile are not here: these readers tell only whether
   # there is one.
   class HandedConfiguration < Configuration
+    # At the start of the server. The environment is the app's, which the ConfigFile may have named.
+    #
+    # @param given see Configuration
+    # @param overrides see Configuration
+    # @param plain see #initialize
+    def self.at_start(given, overrides, plain)
+      plain.fetch("environment").each { |name, value| ENV[name] = value }
+      new(Unread.new(given.to_h { |key, value| [key.to_sym, value] }, overrides), plain)
+    end
+
+    # What a start knows before the ConfigFile is read.
+    class Unread
+      def initialize(given, overrides)
+        @given = given
+        @overrides = overrides
+      end
+
+      def user = nil
+      alias proxy_user user
+      alias logger user
+    end
+    private_constant :Unread
+
     # @param before [Configuration] of the same start
     # @param plain [Hash{String => Object}] see Reading. Everything but its form is checked here, because it may come from a process of the
     #   app's user

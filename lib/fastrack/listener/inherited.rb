@@ -123,6 +123,9 @@ module Fastrack
     # @return [Array<Listener>]
     def take_all = @listeners.tap { @listeners = [] }
 
+    # Closes all, in a process that is not to have them.
+    def discard = (take_all + @unused).each { |listener| listener.own.close }
+
     # Closes listeners that were not taken, since they are no longer configured.
     def close_rest
       @former += (take_all + @unused).each(&:drop)

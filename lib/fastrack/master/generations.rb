@@ -56,7 +56,7 @@ module Fastrack
     def start
       prepared = @launcher.loaded? && prepare_master
       @launcher.loaded? ? LostThreads.tell : Fastrack.release_stack
-      @workers.first = fork_mold(starting: true, prepared: prepared)
+      @workers.first = @launcher.first_reading ? take_first(@launcher.first_reading) : fork_mold(starting: true, prepared: prepared)
       await(@workers.first, &:loaded?)
     end
 
@@ -151,6 +151,17 @@ module Fastrack
     # @return [Boolean] whether before_fork was called for the first worker
     def prepare_master
       @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil)).tap { @launcher.warm_up }
+    end
+
+    # Lets the process that has read the ConfigFile go on.
+    #
+    # @param reading [FirstReading]
+    # @return [MoldHandle]
+    def take_first(reading)
+      mold = MoldHandle.new(HeldChild.forked(reading.pid), reading.channel, now)
+      mold.handing = reading.handing
+      answer(mold)
+      @workers.add(mold)
     end
 
     # @param starting [Boolean] see FirstMold
@@ -354,9 +365,10 @@ module Fastrack
     def fail_renewal(reason)
       @coming&.kill(reason)
       @coming = nil
+      # The line is for the log of the code that serves.
+      @reload.undo
       give_up(reason)
       @orders.failed("HUP", reason)
-      @reload.undo
       @failed.call
     end
 

@@ -16,14 +16,23 @@ module Fastrack
       @moved = moved
     end
 
+    class << self
+      # Logs the lines about a configuration that another process has read.
+      #
+      # @param data [Hash{String => Object}] see Seat#settle
+      def log(data)
+        { "output" => Log.method(:say), "warnings" => ->(text) { Log.line(text.delete_prefix("fastrack: "), :warn) } }
+          .each { |name, log| Array(data[name]).each { |text| log.call(Text.printable(text.to_s)) } }
+      end
+    end
+
     # Applies the settings that a new generation 0 has read.
     #
     # @param data [Hash{String => Object}] see Seat#settle. It may come from a process of the app's user
     # @return [String, nil] why nothing has changed
     def run(data)
-      { "output" => Log.method(:say), "warnings" => ->(text) { Log.line(text.delete_prefix("fastrack: "), :warn) } }
-        .each { |name, log| Array(data[name]).each { |text| log.call(printable(text)) } }
-      return printable(data["refused"]) if data["refused"]
+      Reload.log(data)
+      return Text.printable(data["refused"].to_s) if data["refused"]
 
       change { @launcher.reload(data.fetch("settings")) }
       Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded?
@@ -45,8 +54,6 @@ module Fastrack
     private
 
     def configuration = @launcher.configuration
-
-    def printable(text) = text.to_s.scrub("?").gsub(/[^[:print:]\t]/, "?")
 
     def change
       auto, endpoints = configuration.auto_workers?, configuration.control&.to_a

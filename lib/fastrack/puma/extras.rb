@@ -35,7 +35,7 @@ module Fastrack
     #
     # @return [Hash{String => Object}] see PlainData
     def to_plain
-      { "rackup" => @rackup, "tag" => @tag, "state" => @state, "restart_file" => @restart_file&.then { |path| Text.expand(path) }, "at_home" => at_home? }
+      { "rackup" => @rackup, "tag" => @tag, "state" => @state, "restart_file" => @restart_file, "at_home" => at_home? }
     end
 
     # @param plain [Hash{String => Object}] see #to_plain

@@ -94,7 +94,8 @@ module Fastrack
       facts = {
         "listeners" => listeners.map { |listener| listener.tcp? ? listener.to_s : InheritedListeners::UNIX }, "supervised" => launcher.supervised?,
         "former" => launcher.former_listeners.map { |listener| FormerListener.describe(listener) },
-        "access_log" => launcher.access_log && LogFiles.path(launcher.access_log).to_s, "board" => !Fastrack.scoreboard.first.fd.nil?
+        "access_log" => launcher.access_log && LogFiles.path(launcher.access_log).to_s, "board" => !Fastrack.scoreboard.first.fd.nil?,
+        "background" => launcher.background? || false, "proxy" => Proxy.path
       }
       [facts, [*shared, *listeners.map(&:fileno)].map { |number| IO.for_fd(number, autoclose: false) }]
     end
@@ -140,7 +141,8 @@ module Fastrack
       @lines = { output: Lines.new, warnings: Lines.new }
       yield @lines
     rescue Error, SystemExit => e
-      hand("refused" => e.is_a?(SystemExit) ? "the ConfigFile calls exit" : e.message)
+      exits = e.is_a?(SystemExit)
+      hand("refused" => exits ? "the ConfigFile calls exit" : e.message, "status" => exits ? e.status : nil)
       exit!(1)
     end
 
@@ -165,6 +167,8 @@ module Fastrack
     # @param descriptors [Array<IO>]
     def take(facts, descriptors)
       descriptors.each { |io| io.close_on_exec = true }
+      @background = facts["background"]
+      Proxy.path = facts["proxy"]
       board = descriptors.shift if facts["board"]
       *counts, out, err = descriptors.shift(4)
       raise Error, "generation 0 may not open more files (RLIMIT_NOFILE)" unless descriptors.size == facts["listeners"].size + (facts["access_log"] ? 1 : 0)

@@ -33,9 +33,12 @@ module Fastrack
     #
     # @return [Integer] the exit status
     def live
-      enter
       guard = OrphanGuard.start(@death_pipe, @channel, name)
-      @launcher.sit(@seat) if @seat
+      # A terminal's INT comes to the master, too.
+      trap("INT", "DEFAULT") if @seat && @starting
+      sit if @starting
+      enter
+      sit unless @starting
       prepare
       guard.kill.join
       # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.
@@ -56,6 +59,14 @@ module Fastrack
     private
 
     def role = "generation 0"
+
+    # Reads the ConfigFile.
+    def sit
+      return unless @seat
+
+      @launcher.sit(@seat, starting: @starting)
+      @scoreboard, @master = Fastrack.scoreboard
+    end
 
     # For the log.
     def name = "generation 0 (pid #{Process.pid})"
