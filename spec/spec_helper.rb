@@ -24,6 +24,8 @@ RSpec.configure do |config|
     end
   end
 
+  config.before { |example| Front.difference(example.metadata)&.then { |reason| skip(reason.to_s) } } if Front::PROXIED
+
   config.append_after { Clients.close_all }
 
   # A server started inside an example ends with that example; one started in a before(:context) hook ends with its top-level

@@ -27,7 +27,7 @@ module ProcessTable
 
   # Pids of a master's children by their titles: workers, which may call themselves what they like, and those that have loaded the app. On macOS
   # workers are children of those.
-  def workers(master) = family(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master)|exe/fastrack}) }
+  def workers(master) = family(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master|proxy)|exe/fastrack}) }
 
   def family(master)
     own = children(master)

@@ -8,6 +8,7 @@ require "socket"
 require "tmpdir"
 require_relative "clients"
 require_relative "folder"
+require_relative "front"
 require_relative "gc_mode"
 require_relative "preload"
 
@@ -260,7 +261,7 @@ class Server
   def complete(options, unix, config)
     given = options.transform_keys(&:to_s)
     place = unix ? { "Path" => File.join(@dir, "server.sock") } : { "Host" => "127.0.0.1", "Port" => 0 }
-    given = place.merge(given)
+    given = Front.options(place.merge(given))
     given["ConfigFile"] ||= write("fastrack.rb", config) if config
     given
   end
