@@ -66,12 +66,12 @@ pub struct Connection {
     is_tunnel: AtomicBool,
     /// When the server has sent its end, in milliseconds after `began`; 0: it has not.
     ended_at: AtomicU64,
+    /// Requests that have begun.
+    begun: AtomicU32,
     /// Whether the client of HTTP/1 has ended its side, and the connection to the worker that has its request.
     has_left: AtomicBool,
     worker: Mutex<Option<Arc<WorkerSocket>>>,
-    /// Whether the last request was one of HTTP/1.0, whose response may end with the connection.
-    is_http_10: AtomicBool,
-    /// Whether a response has ended in its middle, and its client could take it for a whole one.
+    /// Whether a response of HTTP/1 has ended in its middle: a reset tells that to a client that knows no length.
     is_cut: AtomicBool,
     /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
     looks: AtomicBool,
@@ -110,9 +110,9 @@ impl Connection {
             unacknowledged: AtomicU32::new(0),
             is_tunnel: AtomicBool::new(false),
             ended_at: AtomicU64::new(0),
+            begun: AtomicU32::new(0),
             has_left: AtomicBool::new(false),
             worker: Mutex::default(),
-            is_http_10: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             looks: AtomicBool::new(false),
             exchanges: Share::default(),
@@ -192,6 +192,11 @@ impl Connection {
         self.place.work.is_ending()
     }
 
+    /// Whether the connection may carry no more requests of HTTP/1. `most` is how many it may carry, or 0 without a limit.
+    pub fn is_used_up(&self, most: u32) -> bool {
+        most > 0 && self.begun.load(Relaxed) >= most
+    }
+
     /// Notes that the client speaks HTTP/2.
     pub fn set_frames(&self) {
         self.has_frames.store(true, Relaxed);
@@ -211,7 +216,7 @@ impl Connection {
         self.requests.fetch_add(1, Relaxed);
         self.is_partial.store(false, Relaxed);
         self.has_frames.store(version == Version::HTTP_2, Relaxed);
-        self.is_http_10.store(version == Version::HTTP_10, Relaxed);
+        self.begun.fetch_add(1, Relaxed);
         stats::REQUESTS.fetch_add(1, Relaxed);
         self.place.work.begin_request();
         InFlight { connection: Arc::clone(self), is_lasting: false, part: None }
@@ -387,7 +392,7 @@ impl Delivery {
     /// Notes that the response has ended in its middle.
     pub fn cut(&self) {
         let connection = &self.request.connection;
-        connection.is_cut.store(connection.is_http_10.load(Relaxed), Relaxed);
+        connection.is_cut.store(!connection.has_frames(), Relaxed);
     }
 
     /// Notes whether the client can take a part now. If not, this process waits for the response.

@@ -59,11 +59,19 @@ impl Handler {
         request: Request<Incoming>,
     ) -> Response<Outgoing> {
         let is_head = request.method() == Method::HEAD;
-        let is_h2 = request.version() == Version::HTTP_2;
-        let mut response = self.respond(connection, request).await;
+        let version = request.version();
+        let site = self.site.get();
+        let mut response = self.respond(&site, connection, request).await;
         // Only HTTP/1 has connections that end with a response.
-        if is_h2 {
+        if version == Version::HTTP_2 {
             response.headers_mut().remove(header::CONNECTION);
+        } else if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let has_no_length = response.body().size_hint().exact().is_none();
+            if connection.is_used_up(site.settings.keep_alive_requests)
+                || version == Version::HTTP_10 && has_no_length
+            {
+                end_connection(&mut response);
+            }
         }
         // hyper would send the body by HTTP/2.
         if let Some(length) =
@@ -74,9 +82,13 @@ impl Handler {
         response
     }
 
-    async fn respond(&self, connection: &Arc<Connection>, request: Request<Incoming>) -> Response<Outgoing> {
+    async fn respond(
+        &self,
+        site: &Site,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Response<Outgoing> {
         let in_flight = connection.begin_request(request.version());
-        let site = self.site.get();
         if request.version() == Version::HTTP_2 {
             stats::H2_REQUESTS.fetch_add(1, Relaxed);
         }
@@ -124,7 +136,7 @@ impl Handler {
                 return answered(response.map(Source::Own), in_flight, logged);
             }
         }
-        Exchange { site: &site, upstream: &self.upstream, connection, client }
+        Exchange { site, upstream: &self.upstream, connection, client }
             .run(parts, body, in_flight, logged)
             .await
     }

@@ -45,6 +45,9 @@ pub struct Settings {
     /// Seconds that a connection may stay open without a request.
     #[serde(default = "keep_alive_timeout")]
     pub keep_alive_timeout: f64,
+    /// Requests that a connection of HTTP/1 may carry; 0: no limit.
+    #[serde(default)]
+    pub keep_alive_requests: u32,
     /// Seconds until a client takes more of a response.
     #[serde(default = "write_timeout")]
     pub write_timeout: f64,

@@ -94,10 +94,7 @@ impl Drop for Watched {
     /// A response that only the connection's end ends must not seem whole: a reset tells.
     fn drop(&mut self) {
         if self.connection.is_cut() {
-            let socket = match &self.stream {
-                Stream::Plain(stream) => stream,
-                Stream::Tls(stream) => stream.get_ref().0,
-            };
+            let socket = self.socket();
             // Fails only if the client has closed the connection.
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
         }
@@ -106,13 +103,14 @@ impl Drop for Watched {
 
 impl Watched {
     fn wrote(&self, result: &Poll<io::Result<usize>>) {
-        self.connection.wrote(result, || {
-            let socket = match &self.stream {
-                Stream::Plain(stream) => stream,
-                Stream::Tls(stream) => stream.get_ref().0,
-            };
-            fastrack_sys::unacknowledged(socket.as_fd())
-        });
+        self.connection.wrote(result, || fastrack_sys::unacknowledged(self.socket().as_fd()));
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        }
     }
 }
 

@@ -88,6 +88,7 @@ module Fastrack
           listeners: @listeners.map { |listener| describe(listener) }, upstream: Proxy.path, threads: threads, h2c: @configuration.h2c,
           header_timeout: @configuration.header_timeout || [HEADER_TIMEOUT, @configuration.client_timeout].min,
           write_timeout: @configuration.write_timeout || [WRITE_TIMEOUT, @configuration.client_timeout].min,
+          keep_alive_requests: @configuration.keep_alive ? @configuration.keep_alive_requests : 1,
           keep_alive_timeout: @configuration.keep_alive_timeout, graceful_timeout: @configuration.graceful_timeout,
           max_header_size: @configuration.max_header_size, max_header_fields: @configuration.max_header_fields,
           max_request_target: @configuration.max_request_target, max_ssl_rate: @configuration.max_ssl_rate, trusted_proxies: @configuration.trusted_proxies,
