@@ -33,7 +33,7 @@ RSpec.describe "the proxy: the access log's lines of its own answers", once: "th
     Edge.curl(server, path: "/app")
     line(%r{/app})
     Edge.connect(server).tap { |tls| tls.write("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n") && tls.read }.close
-    expect(line(/"-" 4/)).to match(/\A127\.0\.0\.1 - - \[.*\] "-" 400 0 "-" "-"\z/)
+    expect(line(/"-" 4/)).to match(/\A127\.0\.0\.1 - - \[.*\] "-" 400 39 "-" "-"\z/)
     expect(lines.size).to eq(7)
   end
 

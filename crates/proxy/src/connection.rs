@@ -10,9 +10,9 @@ use std::time::Duration;
 use hyper::Version;
 use tokio::time::Instant;
 
+use crate::clock::Clock;
 use crate::ending::Stop;
 use crate::place::Place;
-use crate::server::Clock;
 use crate::shares::{Part, Share};
 use crate::stats;
 use crate::work::{Kind, Lasting};
@@ -76,9 +76,9 @@ pub struct Connection {
     /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
     looks: AtomicBool,
     /// Requests that are with a worker.
-    pub exchanges: Share,
+    pub exchanges: Arc<Share>,
     /// Bytes of encoders.
-    pub encoders: Share,
+    pub encoders: Arc<Share>,
 }
 
 impl Connection {
@@ -115,8 +115,8 @@ impl Connection {
             worker: Mutex::default(),
             is_cut: AtomicBool::new(false),
             looks: AtomicBool::new(false),
-            exchanges: Share::default(),
-            encoders: Share::default(),
+            exchanges: Arc::default(),
+            encoders: Arc::default(),
         })
     }
 

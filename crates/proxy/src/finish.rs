@@ -129,7 +129,7 @@ fn compressed(
     let source = if asked.is_head() {
         Source::Worker(body)
     } else {
-        let Some(memory) = memory::for_encoder(connection, coding, length) else {
+        let Some(memory) = memory::for_encoder(&connection.encoders, coding, length) else {
             return Response::from_parts(parts, Source::Worker(body));
         };
         match Compressed::new(body, coding) {

@@ -13,7 +13,7 @@ use hyper::{Method, Request, Response, StatusCode, Version};
 
 use crate::access_log::Logged;
 use crate::acme::Challenges;
-use crate::body::{Outgoing, Source, Uploaded};
+use crate::body::{Outgoing, Source};
 use crate::change::Change;
 use crate::connection::{Connection, InFlight, Note};
 use crate::files::{self, Content};
@@ -23,6 +23,7 @@ use crate::progress::Progress;
 use crate::requests::{self, SentTarget};
 use crate::site::{CurrentSite, Site};
 use crate::stats;
+use crate::uploaded::Uploaded;
 use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
 use crate::worker_request;
 

@@ -64,7 +64,7 @@ impl Listeners {
     ) -> Result<Self, String> {
         let settings = site.get().settings.clone();
         let handshakes = Arc::new(Rate::new());
-        let exchanges = Shares::new(worker_places(), |connection| &connection.exchanges);
+        let exchanges = Shares::new(worker_places());
         let start = |number| {
             let upstream = Upstream::new(settings.upstream.clone(), Arc::clone(&exchanges));
             let server = Server {

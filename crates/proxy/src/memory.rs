@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::compress::Coding;
-use crate::connection::Connection;
-use crate::shares::{Part, Shares};
+use crate::shares::{Part, Share, Shares};
 
 /// Bytes that all encoders of the process may take.
 const ENCODERS: usize = 16 * 1024 * 1024;
@@ -23,15 +22,14 @@ const PER_BYTE: u64 = 4;
 const LEFT: usize = 64;
 const TRIM_PAUSE: Duration = Duration::from_secs(10);
 
-static SHARES: LazyLock<Arc<Shares>> =
-    LazyLock::new(|| Shares::new(ENCODERS, |connection| &connection.encoders));
+static SHARES: LazyLock<Arc<Shares>> = LazyLock::new(|| Shares::new(ENCODERS));
 
-/// Memory for the encoder of a body of this length; None: this client holds too much of it, and the body stays as it is.
-pub fn for_encoder(connection: &Arc<Connection>, coding: Coding, length: Option<u64>) -> Option<Part> {
+/// Memory for the encoder of a body of this length; None: the client with this share holds too much of it, and the body stays as it is.
+pub fn for_encoder(share: &Arc<Share>, coding: Coding, length: Option<u64>) -> Option<Part> {
     let most = if coding == Coding::Gzip { GZIP_ENCODER } else { ENCODER };
     let needed = length.and_then(|length| usize::try_from(length.saturating_mul(PER_BYTE)).ok());
     let amount = needed.map_or(most, |needed| needed.saturating_add(LEAST_ENCODER).min(most));
-    SHARES.try_take(connection, amount)
+    SHARES.try_take(share, amount)
 }
 
 /// Gives free memory back to the system when load has gone: the allocator keeps it.

@@ -24,7 +24,6 @@ use crate::watched::{Stream, Watched};
 use crate::work::Work;
 use handshake::shake_hands;
 use http::Protocol;
-pub use streams::Clock;
 
 /// The protocols and settings of a listener.
 #[derive(Debug)]

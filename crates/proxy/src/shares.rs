@@ -9,8 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::connection::Connection;
-
 /// Of what is free, a client may hold one part in so many.
 const PARTS: usize = 4;
 
@@ -29,8 +27,6 @@ impl Share {
 pub struct Shares {
     state: Mutex<State>,
     amount: usize,
-    /// The share of a connection's client.
-    share: fn(&Connection) -> &Share,
 }
 
 #[derive(Debug)]
@@ -39,24 +35,23 @@ struct State {
     /// The least that was free since the last look.
     least: usize,
     /// Clients that wait for one each, the first one first.
-    waiting: VecDeque<(Arc<Connection>, oneshot::Sender<Part>)>,
+    waiting: VecDeque<(Arc<Share>, oneshot::Sender<Part>)>,
 }
 
 /// What a client holds, until it is dropped.
 #[derive(Debug)]
 pub struct Part {
     shares: Arc<Shares>,
-    connection: Arc<Connection>,
+    share: Arc<Share>,
     amount: usize,
 }
 
 impl Shares {
     /// So much to be shared.
-    pub fn new(amount: usize, share: fn(&Connection) -> &Share) -> Arc<Self> {
+    pub fn new(amount: usize) -> Arc<Self> {
         Arc::new(Shares {
             state: Mutex::new(State { free: amount, least: amount, waiting: VecDeque::new() }),
             amount,
-            share,
         })
     }
 
@@ -74,31 +69,25 @@ impl Shares {
     }
 
     /// So much for this client; None: the client would hold too much.
-    pub fn try_take(self: &Arc<Self>, connection: &Arc<Connection>, amount: usize) -> Option<Part> {
-        self.try_take_from(&mut self.state(), connection, amount)
+    pub fn try_take(self: &Arc<Self>, share: &Arc<Share>, amount: usize) -> Option<Part> {
+        self.try_take_from(&mut self.state(), share, amount)
     }
 
     /// One for this client, as soon as the client may hold it. Of those that wait, the client that holds the fewest is first.
-    pub async fn take(self: &Arc<Self>, connection: &Arc<Connection>) -> Option<Part> {
+    pub async fn take(self: &Arc<Self>, share: &Arc<Share>) -> Option<Part> {
         let receiver = {
             let mut state = self.state();
-            if let Some(part) = self.try_take_from(&mut state, connection, 1) {
+            if let Some(part) = self.try_take_from(&mut state, share, 1) {
                 return Some(part);
             }
             let (sender, receiver) = oneshot::channel();
-            state.waiting.push_back((Arc::clone(connection), sender));
+            state.waiting.push_back((Arc::clone(share), sender));
             receiver
         };
         receiver.await.ok()
     }
 
-    fn try_take_from(
-        self: &Arc<Self>,
-        state: &mut State,
-        connection: &Arc<Connection>,
-        amount: usize,
-    ) -> Option<Part> {
-        let share = (self.share)(connection);
+    fn try_take_from(self: &Arc<Self>, state: &mut State, share: &Arc<Share>, amount: usize) -> Option<Part> {
         let held = share.held();
         let needed = if held == 0 { amount } else { (held + amount).saturating_mul(PARTS) };
         if needed > state.free {
@@ -107,17 +96,16 @@ impl Shares {
         state.free -= amount;
         state.least = state.least.min(state.free);
         share.0.fetch_add(amount, Relaxed);
-        Some(Part { shares: Arc::clone(self), connection: Arc::clone(connection), amount })
+        Some(Part { shares: Arc::clone(self), share: Arc::clone(share), amount })
     }
 
     /// A part for the next client that waits, and where to send it.
     fn next(self: &Arc<Self>) -> Option<(Part, oneshot::Sender<Part>)> {
         let mut state = self.state();
         state.waiting.retain(|(_, sender)| !sender.is_closed());
-        let held = |(connection, _): &(Arc<Connection>, _)| (self.share)(connection).held();
-        let next = (0..state.waiting.len()).min_by_key(|index| held(&state.waiting[*index]))?;
-        let connection = Arc::clone(&state.waiting[next].0);
-        let part = self.try_take_from(&mut state, &connection, 1)?;
+        let next = (0..state.waiting.len()).min_by_key(|index| state.waiting[*index].0.held())?;
+        let share = Arc::clone(&state.waiting[next].0);
+        let part = self.try_take_from(&mut state, &share, 1)?;
         state.waiting.remove(next).map(|(_, sender)| (part, sender))
     }
 
@@ -131,7 +119,7 @@ impl Drop for Part {
         let is_awaited = {
             let mut state = self.shares.state();
             state.free += self.amount;
-            (self.shares.share)(&self.connection).0.fetch_sub(self.amount, Relaxed);
+            self.share.0.fetch_sub(self.amount, Relaxed);
             !state.waiting.is_empty()
         };
         // Unlocked: a client that has left in this moment drops its part at once.
@@ -145,23 +133,17 @@ impl Drop for Part {
 mod tests {
     use super::*;
 
-    fn client() -> Arc<Connection> {
-        let places = Arc::new(tokio::sync::Semaphore::new(1));
-        let place = crate::place::Place::new(places.try_acquire_owned().expect("a place"), Arc::default());
-        Connection::new(([127, 0, 0, 1], 1).into(), false, "localhost:80".into(), None, place)
+    fn client() -> Arc<Share> {
+        Arc::default()
     }
 
-    fn shares(amount: usize) -> Arc<Shares> {
-        Shares::new(amount, |connection| &connection.exchanges)
-    }
-
-    fn take_all(shares: &Arc<Shares>, client: &Arc<Connection>) -> Vec<Part> {
+    fn take_all(shares: &Arc<Shares>, client: &Arc<Share>) -> Vec<Part> {
         std::iter::from_fn(|| shares.try_take(client, 1)).collect()
     }
 
     #[test]
     fn a_client_holds_a_quarter_of_what_it_leaves_for_others() {
-        let shares = shares(100);
+        let shares = Shares::new(100);
         let clients: Vec<_> = (0..8).map(|_| take_all(&shares, &client())).collect();
         let held: Vec<_> = clients.iter().map(Vec::len).collect();
         assert_eq!(held, [20, 16, 13, 10, 8, 6, 5, 4]);
@@ -171,7 +153,7 @@ mod tests {
 
     #[test]
     fn clients_with_one_request_each_use_all() {
-        let shares = shares(10);
+        let shares = Shares::new(10);
         let parts: Vec<_> = (0..10).filter_map(|_| shares.try_take(&client(), 1)).collect();
         assert_eq!(parts.len(), 10);
         assert!(shares.try_take(&client(), 1).is_none());
@@ -179,9 +161,9 @@ mod tests {
 
     #[tokio::test]
     async fn of_those_that_wait_the_client_that_holds_the_fewest_is_first() {
-        let shares = shares(9);
+        let shares = Shares::new(9);
         let [greedy, modest] = [client(), client()];
-        let wait = |client: &Arc<Connection>| {
+        let wait = |client: &Arc<Share>| {
             let (shares, client) = (Arc::clone(&shares), Arc::clone(client));
             tokio::spawn(async move { shares.take(&client).await })
         };

@@ -18,9 +18,9 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout, Instant};
 
-use crate::body::Uploaded;
 use crate::connection::Connection;
 use crate::shares::{Part, Shares};
+use crate::uploaded::Uploaded;
 use crate::worker_socket::{Wire, WorkerSocket};
 use kept::{Kept, WorkerConnection};
 pub use kept::{StreamEnd, WorkerBody};
@@ -75,7 +75,7 @@ impl Upstream {
 
     /// A place among the connections to workers for this client. Waits for it as long as for the end of another shortage.
     pub async fn place(&self, connection: &Arc<Connection>) -> Result<Part, Failure> {
-        let place = timeout(SHORTAGE_TIME, self.places.take(connection)).await.ok().flatten();
+        let place = timeout(SHORTAGE_TIME, self.places.take(&connection.exchanges)).await.ok().flatten();
         place.ok_or_else(|| Failure::Unreachable(fastrack_sys::too_many_open_files()))
     }
 

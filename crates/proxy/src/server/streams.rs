@@ -1,61 +1,16 @@
 //! HTTP/2 streams: each one has its own time for the client to take its response.
 
-use std::cell::RefCell;
 use std::future::{poll_fn, Future};
 use std::pin::{pin, Pin};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
-use tokio::time::{sleep, Instant, Sleep};
+use tokio::time::{sleep, Sleep};
 
+use crate::clock::Clock;
 use crate::connection::Connection;
-
-thread_local! {
-    /// The clock of the stream whose task this thread runs. hyper's task of a stream and the response in it do not know each other.
-    static CURRENT: RefCell<Option<Arc<Clock>>> = const { RefCell::new(None) };
-}
-
-/// How long a stream's client has taken nothing of its response.
-#[derive(Debug)]
-pub struct Clock {
-    began: Instant,
-    /// Whether the client can take a part of the response now.
-    is_offered: AtomicBool,
-    /// When the client last took a part of it, or was last offered one, in milliseconds after `began`.
-    taken: AtomicU64,
-}
-
-impl Clock {
-    fn new() -> Arc<Self> {
-        Arc::new(Clock {
-            began: Instant::now(),
-            is_offered: AtomicBool::new(false),
-            taken: AtomicU64::new(0),
-        })
-    }
-
-    /// The clock of the stream whose task runs; None: the client speaks HTTP/1.1.
-    pub fn current() -> Option<Arc<Self>> {
-        CURRENT.with_borrow(Clone::clone)
-    }
-
-    /// Notes whether the client can take a part now. If so, it has taken the part before.
-    pub fn offer(&self, is_offered: bool) {
-        if is_offered {
-            self.taken.store(self.began.elapsed().as_millis() as u64, Relaxed);
-        }
-        self.is_offered.store(is_offered, Relaxed);
-    }
-
-    /// For how long the client has taken nothing of what it was offered.
-    fn waiting(&self) -> Option<Duration> {
-        let taken = Duration::from_millis(self.taken.load(Relaxed));
-        self.is_offered.load(Relaxed).then(|| self.began.elapsed().saturating_sub(taken))
-    }
-}
 
 /// Runs the streams of a connection.
 #[derive(Clone, Debug)]
@@ -86,9 +41,7 @@ impl Streams {
         let mut timer = None;
         let mut stream = pin!(stream);
         poll_fn(|cx| {
-            CURRENT.set(Some(Arc::clone(&clock)));
-            let end = stream.as_mut().poll(cx);
-            CURRENT.take();
+            let end = clock.during(|| stream.as_mut().poll(cx));
             if end.is_ready() {
                 return end;
             }
