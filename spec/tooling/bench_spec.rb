@@ -16,6 +16,7 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     "refork" => [%w[--lane system --threads 1 --workers 2 --before 60 --after 20,40 hello.ru], /^ +1 +refork(?: +\d+\*?){5} +0\n +1 +without(?: +\d+){5} +0\n\z/],
     "boot" => [%w[--rounds 1 --workers 1 --app hello --against .], /\Aruby .*\nhello this #{number} ms, the other #{number} ms: #{number} times\n\z/],
     "uploads" => [%w[--seconds 1 --uploads 2], /\Ap99 alone #{number} ms, beside 2 uploads #{number} ms .*, which sent \d+ MB meanwhile$/],
+    "queue_time" => [%w[--upload 0.4 --queue 0.2], /^fastrack, no router +blind +\d+ +\d+$/],
     "deploys" => [%w[--usr2 1 --seconds 2 --rounds 1 --streams 2 --sockets 1],
                   /\A1 USR2s\n(?:  .+ \d+ requests, \d+ lost\n){7}2 s, .*\n(?:  .+ \d+ requests, \d+ lost\n){7}3 streams and sockets: \d+ ended in order, .*\nload: /],
     "streams" => [%w[--seconds 1 --rounds 1 --streams 5 --memory 20], /\Ap99 alone #{number} ms, beside 5 streams #{number} ms: #{number} times\na stream takes #{number} KB; .*\nload: /],
