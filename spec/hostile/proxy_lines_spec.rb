@@ -24,7 +24,7 @@ RSpec.describe "A proxy's lines", once: "messages to the master" do
     File.binwrite(path("said"), text)
     File.write(path("proxy"), "#!/bin/sh\ncat #{path("said")}\nexec sleep 600\n", perm: 0o755)
     allow(Fastrack::Proxy::Program).to receive(:path).and_return(path("proxy"))
-    @child = Fastrack::Proxy::Child.new(double(to_line: "{}\n", listeners: [], log: nil), nil, 0.0)
+    @child = Fastrack::Proxy::Child.new(double(message: ["{}\n", []]), nil, 0.0, strict: true)
   end
 
   ["started", "stats", "stats {", "stats [1]", 'stats {"a":"b"}', "lingering", "lingering 1", "lingering 1 2 3", "lingering #{"9" * 30} 1", "applied x", "refused x y", "info\xff\0x",

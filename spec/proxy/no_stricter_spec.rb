@@ -51,7 +51,7 @@ RSpec.describe "the proxy: no stricter than a worker", once: "the program knows 
     server.await_log(/x-broken.*control byte/)
   end
 
-  { "1.0" => Errno::ECONNRESET, "1.1" => nil }.each do |protocol, reset|
+  %w[1.0 1.1].each do |protocol|
     it "half a response of a worker is none by HTTP/#{protocol}" do
       Dir.mktmpdir do |dir|
         LoneProxy.open(dir, h2c: false) do |proxy|
@@ -60,7 +60,7 @@ RSpec.describe "the proxy: no stricter than a worker", once: "the program knows 
           worker.write(message("HTTP/1.1 200 OK", "Transfer-Encoding: chunked"), "4\r\npart\r\n")
           expect(client.gets("part")).to end_with("part")
           worker.close
-          reset ? expect { client.read }.to(raise_error(reset)) : expect(client.read).to(eq("\r\n"))
+          expect { client.read }.to raise_error(Errno::ECONNRESET)
         ensure
           client&.close
         end

@@ -67,13 +67,17 @@ RSpec.describe "the proxy: its process, and those of the workers", once: "the pr
   it "the socket that a killed server leaves is removed by the next one" do
     # Any server of this user's would remove it from the usual folder.
     Dir.mktmpdir do |folder|
-      config = "Fastrack::UserFolder.singleton_class.prepend(Module.new { def of(_user) = '#{folder}' })\n"
-      start(config)
+      File.write(File.join(folder, "other_folder.rb"), <<~RUBY)
+        require "#{Server::LIB}/fastrack/process/user_folder"
+        Fastrack::UserFolder.singleton_class.prepend(Module.new { def of(_user) = "#{folder}" })
+      RUBY
+      elsewhere = { env: { "RUBYOPT" => "-r#{folder}/other_folder.rb" } }
+      start("", **elsewhere)
       socket = "#{folder}/#{server.master}.proxy"
       Process.kill(:KILL, server.master)
       eventually { server.processes.empty? }
       expect(File.socket?(socket)).to be(true)
-      start(config)
+      start("", **elsewhere)
       expect(File.exist?(socket)).to be(false)
       server.stop
     end

@@ -84,7 +84,7 @@ RSpec.describe "the proxy: whose word about the client counts", once: "the progr
   { "10.1.2.3" => true, "203.0.113.8" => false }.each do |peer, is_router|
     it "fields of #{peer} are #{is_router ? "kept" : "removed"} without trusted_proxies on a port without TLS, and name no address" do
       Dir.mktmpdir do |dir|
-        LoneProxy.open(dir, h2c: false, listeners: [{ name: "a", proxy_protocol: true }]) do |proxy|
+        LoneProxy.open(dir, h2c: false, listeners: [{ name: "a", descriptor: 0, proxy_protocol: true }]) do |proxy|
           client = proxy.connect
           client.write("PROXY TCP4 #{peer} 127.0.0.1 1234 80\r\n", message("GET / HTTP/1.1", "Host: a", "X-Forwarded-For: 192.0.2.9", "X-Forwarded-Proto: https"))
           worker = proxy.worker

@@ -1,9 +1,13 @@
 # frozen_string_literal: true
 
 require "etc"
+require_relative "front"
 
 # What /proc says about processes (see proc(5)).
 module ProcessTable
+  # Titles of a master's children that are no workers.
+  OTHERS = %r{\A\z|\Afastrack (?:generation|mold|master#{"|proxy" if Front::PROXIED})|exe/fastrack}.freeze
+
   Entry = Struct.new(:pid, :name, :state, :parent, :group, :cpu_ticks)
 
   module_function
@@ -27,7 +31,7 @@ module ProcessTable
 
   # Pids of a master's children by their titles: workers, which may call themselves what they like, and those that have loaded the app. On macOS
   # workers are children of those.
-  def workers(master) = family(master).reject { |pid| title(pid).match?(%r{\A\z|\Afastrack (?:generation|mold|master|proxy)|exe/fastrack}) }
+  def workers(master) = family(master).reject { |pid| title(pid).match?(OTHERS) }
 
   def family(master)
     own = children(master)

@@ -26,8 +26,8 @@ module Fastrack
     # @return [Logger] the configured one, or one that writes to stderr
     def logger = configuration.logger || (@logger ||= new_logger)
 
-    # @return [String, nil] the pid file's absolute path
-    def pid = pid_file&.path
+    # @return [String, nil] the pid file's absolute path, in generation 0 and workers, too
+    def pid = (PidFile.new(configuration.pid).path unless configuration.pid.to_s.empty?)
 
     # @return [Float] seconds that the app may take for a request
     def timeout = configuration.request_timeout
