@@ -182,14 +182,21 @@ module Fastrack
     private_constant :STANDARD
 
     @paths = {}
+    @told = {}
 
     class << self
       # Notes the paths of stdout and stderr before a rotation renames the files.
       #
       # @param descriptors [String] this process's fd directory in proc(5)
       def remember(descriptors = "/proc/self/fd")
-        @paths = STANDARD.to_h { |stream| [stream, path_of(stream, descriptors)] }.compact
+        found = STANDARD.to_h { |stream| [stream, path_of(stream, descriptors)] }.compact
+        @paths = @told.select { |stream, path| same?(path, stream) }.merge(found)
       end
+
+      # Notes paths of stdout and stderr that the process which opened the files has told. Without /proc the system does not tell them.
+      #
+      # @param paths [Hash{IO => String}]
+      def learn(paths) = @told = paths
 
       # @param stream [IO]
       # @return [String, nil] the path that #reopen opens for a log
@@ -207,11 +214,15 @@ module Fastrack
 
       private
 
-      def path_of(stream, descriptors)
-        return unless stream.stat.file?
+      def same?(path, stream)
+        stream.stat.file? && File.identical?(path, stream)
+      rescue SystemCallError, IOError
+        false
+      end
 
+      def path_of(stream, descriptors)
         path = File.readlink(File.join(descriptors, stream.fileno.to_s))
-        path if File.identical?(path, stream)
+        path if same?(path, stream)
       rescue SystemCallError, IOError
         nil
       end

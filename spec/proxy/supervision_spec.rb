@@ -16,19 +16,20 @@ RSpec.describe "the proxy: what the master does when it boots, hangs or fails", 
     exec -a "fastrack proxy" #{Fastrack::Proxy::Program.path} "$@"
   BASH
 
-  hook = <<~RUBY
-    require "fastrack/proxy/program"
-    File.chmod(0o755, "program")
-    path = File.expand_path("program")
+  # The ConfigFile is read by generation 0, and the proxy is started by the master.
+  preload = <<~RUBY
+    require "#{Server::LIB}/fastrack/proxy/program"
+    path = File.expand_path("program", __dir__)
+    File.chmod(0o755, path)
     Fastrack::Proxy::Program.singleton_class.prepend(Module.new { define_method(:path) { path } })
-    control_path "c.sock"
-    err_respawn_interval 0.1
   RUBY
+  settings = "control_path 'c.sock'\nerr_respawn_interval 0.1\n"
 
   define_method(:launch) do |config = ""|
-    text = "bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\nmax_workers 1\n#{@hook = hook}#{config}"
+    text = "bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\nmax_workers 1\n#{@settings = settings}#{config}"
     @server = Server.launch(ru: HttpApps.ru(:echo), fastrack: true, config: text, options: { "Host" => nil, "Port" => nil },
-                            files: { "program" => program, **Edge.files, **@files.to_h })
+                            files: { "program" => program, "preload.rb" => preload, **Edge.files, **@files.to_h },
+                            env: { "RUBYOPT" => "-r./preload.rb" })
   end
 
   def start(config = "") = launch(config).tap { server.await_listening && server.await_ready }
@@ -101,7 +102,7 @@ RSpec.describe "the proxy: what the master does when it boots, hangs or fails", 
     old = Edge.proxy(server)
     client = Edge.connect(server)
     server.write("fail", "")
-    server.reload("bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\nmax_workers 1\nproxy_threads 3\n#{@hook}")
+    server.reload("bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\nmax_workers 1\nproxy_threads 3\n#{@settings}")
     server.await_log("HUP: the new code is given up: it is told to fail; the old code serves on")
     expect([proxies, Edge.ask(client).first]).to match([[old], /\AHTTP\/1.1 200 /])
     client.close

@@ -106,11 +106,12 @@ module Fastrack
     # @param one [Listener, Integer]
     def copy(one) = IO.for_fd(one.is_a?(Integer) ? one : one.fileno, autoclose: false)
 
-    # The number is no more than the mold's word.
+    # The number is no more than the mold's word. Without `user` all processes have the master's rights, also where there is no /proc to tell.
     #
     # @return [HeldChild, GrandChild, nil]
     def process_of(number, mold)
-      @launcher.subreaper? ? HeldChild.adopted(number, mold.pid) : GrandChild.new(number, @launcher.configuration.user)
+      user = @launcher.configuration.user
+      @launcher.subreaper? ? HeldChild.adopted(number, (mold.pid if user)) : GrandChild.new(number, user)
     end
 
     def handle_of(mold, nr, entry, generation, process, channel)

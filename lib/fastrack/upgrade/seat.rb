@@ -95,7 +95,7 @@ module Fastrack
         "listeners" => listeners.map { |listener| listener.tcp? ? listener.to_s : InheritedListeners::UNIX }, "supervised" => launcher.supervised?,
         "former" => launcher.former_listeners.map { |listener| FormerListener.describe(listener) },
         "access_log" => launcher.access_log && LogFiles.path(launcher.access_log).to_s, "board" => !Fastrack.scoreboard.first.fd.nil?,
-        "background" => launcher.background? || false, "proxy" => Proxy.path
+        "logs" => [STDOUT, STDERR].map { |stream| LogFiles.path(stream) }, "background" => launcher.background? || false, "proxy" => Proxy.path
       }
       [facts, [*shared, *listeners.map(&:fileno)].map { |number| IO.for_fd(number, autoclose: false) }]
     end
@@ -180,6 +180,7 @@ module Fastrack
       Log.repeats = Repeats.new(*counts)
       ForkGuard.shared = [LastWords, Log.repeats]
       { STDOUT => out, STDERR => err }.each { |stream, file| stream.reopen(file).then { file.close } }
+      LogFiles.learn([STDOUT, STDERR].zip(facts["logs"]).to_h.compact)
       @access_log = log_of(facts["access_log"], descriptors.shift) if facts["access_log"]
       take_listeners(facts, descriptors)
     end
