@@ -90,16 +90,22 @@ module Fastrack
     # Another HUP has come while generation 0 reads the ConfigFile.
     def pass_over
       @reading.kill(ANOTHER)
-      @reading, mold = nil, @reading
-      return if mold.remake?
+      return if leave_reading.remake?
 
       give_up(ANOTHER)
       @orders.refuse_apart(ANOTHER)
     end
 
+    # @return [MoldHandle] the process, whose settings the master waits for no longer. Those that are forked later have no copy of its socket
+    def leave_reading
+      mold, @reading = @reading, nil
+      mold.handing &&= mold.handing.close
+      mold
+    end
+
     # The settings cannot be used.
     def refuse(reason)
-      mold, @reading = @reading, nil
+      mold = leave_reading
       mold.stop
       return delay.then { Log.line("generation 0 cannot be made anew: #{reason}", :error) } if mold.remake?
 
@@ -115,10 +121,8 @@ module Fastrack
       refused = refusal
       return refuse(refused) if refused
 
-      remakes = @reading.remake?
       delay
-      @reading = nil
-      remakes ? Log.line("generation 0 cannot be made anew: #{reason}", :error) : give_up_reading(reason)
+      leave_reading.remake? ? Log.line("generation 0 cannot be made anew: #{reason}", :error) : give_up_reading(reason)
     end
 
     # @return [String, nil] the reason that the process has given before its end
