@@ -4,7 +4,7 @@
 RSpec.describe "A system without subreapers", once: "processes" do
   def serving(**options)
     Server.ready(ru: Rackups::PID, fastrack: true, options: { MaxWorkers: 2, ErrRespawnInterval: 0.1, **options },
-                 config: "Fastrack.singleton_class.prepend(Module.new { def adopt_orphans = false })")
+                 env: { RUBYOPT: "-r#{File.expand_path("../support/no_subreaper", __dir__)}" })
   end
 
   def workers(server) = server.molds.flat_map { |mold| ProcessTable.children(mold) }
