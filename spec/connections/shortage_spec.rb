@@ -156,4 +156,22 @@ RSpec.describe "D13 Connections, when the whole system lacks something", linux: 
     expect(server.log).not_to match(/ENOMEM|cannot spawn|killed|has not/i)
     expect(server.get("/pid").status).to eq(200)
   end
+
+  it "the settings of a new generation 0, and the master's answer to them, are sent again, and HUP replaces the workers" do
+    serve_kept(workers: 2)
+    old = server.workers
+    failing(server.master, "sendmsg:error=ENOBUFS:when=1..10") do |failed|
+      server.signal(:HUP)
+      server.await_workers(2) { |found| (found & old).empty? }
+      expect(failed.call.values.map(&:size).count(10)).to be >= 2
+    end
+    expect([server.log[/given up|cannot/], server.get("/pid").status]).to eq([nil, 200])
+  end
+
+  it "the settings of the first generation 0, and the master's answer to them, are read again" do
+    strace = [*HttpStrace.wrapper(@folder), "-f", "-e", "trace=recvmsg", "-e", "inject=recvmsg:error=ENOMEM:when=1..5"]
+    server = Server.ready(ru: Rackups::PID, fastrack: true, wrapper: strace, options: { MaxWorkers: 1 })
+    failed = [server.master, *server.molds].map { |pid| failures[File.join(@folder, "trace.#{pid}")].size }
+    expect([failed, server.get.status]).to eq([[5, 5], 200])
+  end
 end

@@ -4,6 +4,7 @@ require "socket"
 require_relative "../configuration/plain_data"
 require_relative "../error"
 require_relative "../text"
+require_relative "../worker/control_channel"
 
 module Fastrack
   # The socket by which generation 0 hands its settings to the master, once, and gets what the master has made of them: descriptors of
@@ -15,8 +16,11 @@ module Fastrack
     # Most bytes that the master reads at once.
     PIECE = 16_384
 
+    # Most tries to send while the system lacks memory, in about a second, for which the master does nothing else.
+    TRIES = 50
+
     HEAD = 4
-    private_constant :HEAD
+    private_constant :TRIES, :HEAD
 
     # @return [Array(Handing, Handing)] the master's, and that of generation 0
     def self.pair = UNIXSocket.pair(:STREAM).map { |socket| new(socket) }
@@ -39,8 +43,12 @@ module Fastrack
       bytes = PlainData.dump(data)
       bytes = [bytes.bytesize].pack("N") << bytes
       rights = descriptors.any? ? [Socket::AncillaryData.unix_rights(*descriptors)] : []
-      sent = @socket.sendmsg(bytes, 0, nil, *rights)
-      @socket.write(bytes.byteslice(sent..)) if sent < bytes.bytesize
+      until bytes.empty?
+        sent = try_again(TRIES) { @socket.sendmsg(bytes, 0, nil, *rights) }
+        bytes = bytes.byteslice(sent..)
+        # Descriptors come with the first bytes.
+        rights = []
+      end
     end
 
     # Waits for a message.
@@ -50,7 +58,7 @@ module Fastrack
     def take
       descriptors = []
       until (data = whole)
-        text, _, _, *control = @socket.recvmsg(PIECE, scm_rights: true)
+        text, _, _, *control = try_again { @socket.recvmsg(PIECE, scm_rights: true) }
         descriptors.concat(control.flat_map { |one| one.unix_rights || [] })
         return if text.to_s.empty?
 
@@ -72,7 +80,11 @@ module Fastrack
       raise Error, "the data is broken" unless found.first.is_a?(Hash)
 
       shown(found.first)
-    rescue IO::WaitReadable
+    rescue IO::WaitReadable, Errno::EINTR
+      nil
+    rescue Errno::ENOMEM, Errno::ENOBUFS
+      # The other process still runs. The pause keeps IO.select from reporting the socket again at once.
+      sleep ControlChannel::MEMORY_PAUSE
       nil
     rescue SystemCallError, IOError
       raise EOFError, "it has ended"
@@ -83,6 +95,19 @@ module Fastrack
     def close = @socket.close
 
     private
+
+    # Calls the block again, after a pause, while the system lacks memory.
+    #
+    # @param most [Integer] calls until the error is raised
+    def try_again(most = Float::INFINITY)
+      calls ||= 0
+      yield
+    rescue Errno::ENOMEM, Errno::ENOBUFS
+      raise if (calls += 1) >= most
+
+      sleep ControlChannel::MEMORY_PAUSE
+      retry
+    end
 
     def shown(data)
       case data
