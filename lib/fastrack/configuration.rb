@@ -117,13 +117,6 @@ module Fastrack
     # @return [Array<String>] absolute paths: the server's pid file, and rackup's
     def pid_files = [pid, @given[:pid]].compact.map { |path| Text.expand(path) }.uniq
 
-    # Called in a forked process, which inherits rackup's at_exit hook. The hook removes the file that this String names. An empty String
-    # names none.
-    def disown_pid_file
-      path = @given[:pid]
-      path.replace("") if path.is_a?(String) && !path.frozen?
-    end
-
     # @return [String, nil] line for the log if workers have several threads: RAILS_MAX_THREADS may be meant for another server
     def threads_line
       where = " (#{@variables[:MaxThreads]})" if @variables.key?(:MaxThreads)

@@ -57,6 +57,9 @@ module Fastrack
       require_relative "native"
       ExitHooks.install
       @loaded = !loadable
+      @rackups_pid_file = options[:pid]
+      # Another generation 0 reads the options after #disown_pid_file.
+      options = options.merge(pid: @rackups_pid_file.dup) if @rackups_pid_file
       @options = [options, overrides]
       @reading = ->(**lines) { Configuration.new(options, overrides: overrides, **lines) }
       @app = app
@@ -176,6 +179,12 @@ module Fastrack
     # @param mold [Mold]
     def molded(mold)
       @mold = mold
+    end
+
+    # Called in a forked process, which inherits rackup's at_exit hook. The hook removes the file that this String names. An empty String
+    # names none.
+    def disown_pid_file
+      @rackups_pid_file.replace("") if @rackups_pid_file.is_a?(String) && !@rackups_pid_file.frozen?
     end
 
     # @return [Boolean] whether rackup or another program has loaded the app in the master

@@ -114,7 +114,7 @@ module Fastrack
     # Called in a process that the app has forked.
     def forked_by_app
       @signals.reset
-      configuration.disown_pid_file
+      @launcher.disown_pid_file
     end
 
     # Objects with descriptors that a forked process must not keep.

@@ -75,7 +75,7 @@ module Fastrack
     def live(channel, signals, pending, death_pipe)
       take_signals(signals, pending, channel)
       ExitHooks.begin_worker
-      @configuration.disown_pid_file
+      @launcher.disown_pid_file
       ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
       Fastrack.refork_forbids = -> { channel.write("#{ControlChannel::FORBID} #{Fastrack.refork_forbidden}") }
       status = status_of do

@@ -74,7 +74,7 @@ module Fastrack
     def enter
       take_signals
       LastWords.forked
-      configuration.disown_pid_file
+      @launcher.disown_pid_file
       Fastrack.refork_forbids = -> { tell(ControlChannel::FORBID, Fastrack.refork_forbidden) }
       SignalTrap.trap(Engine::THREAD_DUMP_SIGNAL, proc { Log.line("#{name} takes too long:\n#{ThreadDump.text.chomp}") })
     end

@@ -71,7 +71,7 @@ module Fastrack
 
     def forked_by_app
       @signals.reset
-      configuration.disown_pid_file
+      @launcher.disown_pid_file
     end
 
     def obey
