@@ -42,25 +42,40 @@ RSpec.describe "Deploys", once: "commands, signals and sockets" do
     response.body.split
   end
 
-  it "C1 behind a link: USR2 brings the release that the link leads to by then, and no request is lost" do
+  it "C1 behind a link: reload and restart bring the release that the link leads to by then, and no request is lost" do
     config = here(section[/^```ruby\n(.*?)^```$/m, 1])
     %w[tmp log].each { |name| FileUtils.mkdir_p("#{@dir}/shared/#{name}") }
     release("one", config)
     expect(system(Server::CLEAN_ENVIRONMENT, "sh", "-c", here(section[/`(cd [^`]+ -e production)`/m, 1].tr("\n", " ")))).to be(true)
     version, master = ask
     expect(version).to eq("one")
-    release("two", config)
     # The log is stdout, too.
     log = "#{@dir}/shared/log/app.log"
     eventually { File.read(log).include?("is ready") }
-    expect(system("sh", "-c", here(section[/^    (kill -USR2 .*)$/, 1]))).to be(true)
-    answers = []
-    eventually(20) { (answers << ask).last.first == "two" && ProcessTable.entry(master.to_i).nil? }
-    expect(answers.map(&:first).uniq - %w[one two]).to eq([])
+    release("two", config)
+    expect(deploy("reload", "two")).to eq([["two", master]])
+    release("three", config)
+    answers = deploy("restart", "three")
     fresh = File.read("#{@dir}/shared/tmp/app.pid").to_i
-    expect(ask).to eq(["two", fresh.to_s])
+    expect(answers).to eq([["three", fresh.to_s]])
+    eventually { ProcessTable.entry(master.to_i).nil? }
   ensure
     end_master(fresh || master.to_i)
+  end
+
+  # Runs the documentation's command, which waits until the new release serves.
+  #
+  # @return [Array<Array(String, String)>] other answers than before, once each
+  define_method(:deploy) do |name, version|
+    before = ask
+    command = here(section[/^    (fastrack #{name} .*?) *#/, 1]).sub("fastrack", "#{RbConfig.ruby} -w #{Server::COMMAND}")
+    pid = spawn(Server::CLEAN_ENVIRONMENT, command, out: File::NULL)
+    answers = []
+    answers << ask until Process.wait(pid, Process::WNOHANG)
+    expect(Process.last_status.exitstatus).to eq(0)
+    # A worker of the old release may take some more.
+    eventually { (answers << ask).last.first == version }
+    answers.uniq - [before]
   end
 
   it "C1 with Unicorn's recipe: the new master's first worker ends the old master, and no request is lost" do
