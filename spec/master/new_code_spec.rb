@@ -267,6 +267,20 @@ RSpec.describe "New code (HUP)", linux: "the monitor, which the command asks", e
     expect([server.get.status, server.log]).to match([200, /generation 0 \(pid #{mold}\) was killed by SIGKILL/])
   end
 
+  { "TTIN" => ["3 workers", "4 workers"], "TTOU" => ["1 worker", "2 workers"], "WINCH" => ["0 workers", "1 worker"] }.each do |name, (set, more)|
+    it "brings up generation 0 again when it is killed, with as many workers as #{name} has left" do
+      server = serving("File.write('loads', \"\\n\", mode: 'a')\n#{app("v1")}", options: { ErrRespawnInterval: 0.1 })
+      server.signal(name)
+      server.await_log("#{name}: changing to #{set}")
+      server.signal(:KILL, to: server.molds.first)
+      # The app loads once the master has the settings.
+      eventually { server.lines_of("loads").size == 2 }
+      server.signal(:TTIN)
+      server.await_log("TTIN: changing to #{more}")
+      server.await_workers(more.to_i)
+    end
+  end
+
   it "brings up generation 0 again when it does not answer, and the log names it" do
     server = serving(options: { WorkerBootTimeout: 3, ErrRespawnInterval: 0.1 })
     mold = server.molds.first

@@ -353,7 +353,7 @@ module Fastrack
       remakes = @coming.remake?
       @coming = nil
       delay
-      remakes ? @reload.undo : fail_renewal(reason)
+      remakes ? @reload.undo(remake: true) : fail_renewal(reason)
     end
 
     def lose_first(text)

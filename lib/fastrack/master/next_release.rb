@@ -67,7 +67,7 @@ module Fastrack
 
     # @return [Integer] generation of the workers
     def use(data, generation)
-      reason = @reload.run(data)
+      reason = @reload.run(data, remake: @reading.remake?)
       return refuse(reason).then { generation } if reason
 
       mold, @reading = @reading, nil

@@ -29,20 +29,23 @@ module Fastrack
     # Applies the settings that a new generation 0 has read.
     #
     # @param data [Hash{String => Object}] see Seat#settle. It may come from a process of the app's user
+    # @param remake [Boolean] whether a generation 0 that has died is replaced, without a HUP
     # @return [String, nil] why nothing has changed
-    def run(data)
+    def run(data, remake: false)
       Reload.log(data)
       return Text.printable(data["refused"].to_s) if data["refused"]
 
-      change { @launcher.reload(data.fetch("settings")) }
-      Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded?
+      change(remake) { @launcher.reload(data.fetch("settings")) }
+      Log.line("HUP: the code stays, because it was loaded before the server; USR2 (fastrack restart) loads new code") if @launcher.loaded? && !remake
       nil
     rescue StandardError => e
       Text.printable(Error.reason(e))
     end
 
     # Applies the configuration from before.
-    def undo = change { @launcher.undo }
+    #
+    # @param remake [Boolean] see #run
+    def undo(remake: false) = change(remake) { @launcher.undo }
 
     # Sets the number of workers.
     #
@@ -55,13 +58,14 @@ module Fastrack
 
     def configuration = @launcher.configuration
 
-    def change
-      auto, endpoints = configuration.auto_workers?, configuration.control&.to_a
+    # Only HUP undoes TTIN, TTOU and WINCH.
+    def change(remake)
+      auto, most, endpoints = configuration.auto_workers?, configuration.max_workers, configuration.control&.to_a
       yield
       Proxy.assign(@launcher.listeners, configuration)
       @moved.call unless configuration.control&.to_a == endpoints
       @launcher.proxy&.reload
-      resize(learned: auto && configuration.auto_workers?)
+      resize(learned: auto && configuration.auto_workers?) unless remake && configuration.max_workers == most
     end
   end
 end
