@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::libc;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{self, sockopt, AddressFamily, RecvFlags, Shutdown};
+use rustix::net::{self, sockopt, RecvFlags, Shutdown, SocketAddrUnix};
 
 #[cfg(not(portable))]
 mod linux;
@@ -31,7 +31,7 @@ pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
 /// Whether a process listens at this unix socket; false if this user may not connect to it. Does not wait.
 pub fn is_listened_at(path: &Path) -> bool {
     let attempt = || {
-        let socket = net::socket(AddressFamily::UNIX, net::SocketType::STREAM, None)?;
+        let socket = net::socket(net::AddressFamily::UNIX, net::SocketType::STREAM, None)?;
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         net::connect(&socket, &net::SocketAddrUnix::new(path)?)
@@ -205,11 +205,19 @@ pub fn has_peer_closed(fd: BorrowedFd<'_>) -> bool {
     has(fd, backend::END | GONE)
 }
 
+/// The end of the path of the socket by which the server's own proxy asks the workers (lib/fastrack/proxy.rb).
+const PROXY_SOCKET: &[u8] = b".proxy";
+
 /// Whether the peer is gone. The end of a TCP peer's stream (shutdown(2)) also counts, because TCP cannot tell both
-/// apart. Unix sockets can (POLLHUP, poll(2)).
+/// apart. Unix sockets can (POLLHUP, poll(2)). The proxy passes the end of a TCP client's stream on.
 pub fn is_peer_gone(fd: BorrowedFd<'_>) -> bool {
-    let is_unix = || net::getsockname(fd).is_ok_and(|name| name.address_family() == AddressFamily::UNIX);
-    has_peer_closed(fd) && (has(fd, GONE) || !is_unix())
+    has_peer_closed(fd) && (has(fd, GONE) || !tells_ends_apart(fd))
+}
+
+/// Whether the peer may have shut down its sending side only: on a unix socket that is not the proxy's.
+fn tells_ends_apart(fd: BorrowedFd<'_>) -> bool {
+    let name = net::getsockname(fd).ok().and_then(|name| SocketAddrUnix::try_from(name).ok());
+    name.is_some_and(|name| !name.path().is_some_and(|path| path.to_bytes().ends_with(PROXY_SOCKET)))
 }
 
 /// Whether the connection has ended in both directions, or failed.
