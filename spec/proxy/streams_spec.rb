@@ -61,6 +61,16 @@ RSpec.describe "the proxy: bodies and streams", once: "the program knows no Ruby
     server.await_file("gone")
   end
 
+  it "a client that leaves without TLS is gone for the app, too" do
+    app = 'run ->(env) { File.write("asked", ""); (sleep 0.01 until env["fastrack.client_gone"].call) || (File.write("gone", "") && [200, {}, []]) }'
+    plain = Server.start(ru: app, options: { MaxWorkers: 1, Compress: true })
+    plain.connect do |socket|
+      socket.write(message("GET / HTTP/1.1", "Host: a"))
+      plain.await_file("asked")
+    end
+    plain.await_file("gone")
+  end
+
   it "a connection changes its protocol (101)" do
     tls = Edge.connect(server)
     tls.write(message("GET /hijacking/partial/switch HTTP/1.1", "Host: localhost", "Connection: Upgrade", "Upgrade: echo"))
