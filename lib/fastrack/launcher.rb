@@ -57,9 +57,7 @@ module Fastrack
       require_relative "native"
       ExitHooks.install
       @loaded = !loadable
-      @rackups_pid_file = options[:pid]
-      # Another generation 0 reads the options after #disown_pid_file.
-      options = options.merge(pid: @rackups_pid_file.dup) if @rackups_pid_file
+      options = keep_pid_file(options)
       @options = [options, overrides]
       @reading = ->(**lines) { Configuration.new(options, overrides: overrides, **lines) }
       @app = app
@@ -258,6 +256,12 @@ module Fastrack
     end
 
     private
+
+    # @return [Hash] options with a pid file of their own: another generation 0 reads them after #disown_pid_file
+    def keep_pid_file(options)
+      @rackups_pid_file = options[:pid]
+      @rackups_pid_file ? options.merge(pid: @rackups_pid_file.dup) : options
+    end
 
     def fail_start(error)
       unless @master

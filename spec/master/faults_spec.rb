@@ -3,6 +3,7 @@
 require "io/console"
 require "io/nonblock"
 require "pty"
+require "support/in_master"
 
 RSpec.describe "Faults", once: "processes, signals and files" do
   it "B-faults an app that fails to boot is loaded once, and ends the server with its error and status 1, with nothing bound" do
@@ -47,10 +48,9 @@ RSpec.describe "Faults", once: "processes, signals and files" do
       "is killed" => ["Process.kill(:KILL, $$)", /worker \d \(pid \d+\) was killed by SIGKILL/] }.each do |what, (code, line)|
       it "B-faults is spaced by ErrRespawnInterval when it #{what}" do
         began = now
-        server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.3 }, config: <<~RUBY)
-          # However late this example looks, the server has not given up.
-          Fastrack::Workers.send(:remove_const, :ATTEMPTS)
-          Fastrack::Workers::ATTEMPTS = 10_000
+        # However late this example looks, the server has not given up.
+        patient = InMaster.change("Fastrack::Workers", "remove_const(:ATTEMPTS) && const_set(:ATTEMPTS, 10_000)")
+        server = Server.start(ru: Rackups::PID, options: { MaxWorkers: 2, ErrRespawnInterval: 0.3 }, **patient, config: <<~RUBY)
           before_fork { File.write("forks", ".", mode: "a") }
           after_fork { #{code} }
         RUBY
@@ -75,13 +75,15 @@ RSpec.describe "Faults", once: "processes, signals and files" do
     .each do |what, open|
     it "D7 logs that nobody reads lose lines and nothing else, where they are #{what}" do
       reader, writer = pair = open.call
-      server = Server.start(ru: <<~RUBY, options: { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.1 }, inherit: { 9 => fill(pair) }, config: <<~RUBY)
+      server = Server.launch(ru: <<~RUBY, options: { MaxWorkers: 2, MaxRequestPerChild: 0, ErrRespawnInterval: 0.1 }, inherit: { 9 => writer }, wrapper: %w[sh -c] + ['exec "$@" >&9 2>&9', "sh"])
         run ->(env) { env["PATH_INFO"] == "/raise" ? raise("no" * 5000) : [200, {}, [Process.pid.to_s]] }
       RUBY
-        [$stdout, $stderr].each { |stream| stream.reopen(IO.for_fd(9, "w", autoclose: false)) } if File.exist?("full")
-      RUBY
+      # Somebody reads until the server is ready.
+      reading = Thread.new { loop { File.write(server.log_path, reader.readpartial(65_536), mode: "a") } }
+      server.await_ready
+      reading.kill.join
       before = server.await_workers(2)
-      server.write("full", "")
+      fill(pair)
       fresh = server.renew(before)
       server.signal(:KILL, to: fresh.first)
       server.await_workers(2) { |found| !found.include?(fresh.first) }
@@ -114,9 +116,8 @@ RSpec.describe "Faults", once: "processes, signals and files" do
 
   it "A9 a worker that is killed after it has served for a while, and is idle, is replaced at once, and no client notices" do
     # To the master each worker was spawned ten minutes ago.
-    server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 300, WorkerBootTimeout: 0 }, config: <<~RUBY)
-      Fastrack::WorkerHandle.prepend(Module.new { def spawned_at = super - 600 })
-    RUBY
+    old = InMaster.change("Fastrack::WorkerHandle", "prepend(Module.new { def spawned_at = super - 600 })")
+    server = Server.ready(ru: Rackups::PID, options: { MaxWorkers: 1, ErrRespawnInterval: 300, WorkerBootTimeout: 0 }, **old)
     before = server.await_workers(1)
     server.signal(:KILL, to: before.first)
     expect(server.get.status).to eq(200)
