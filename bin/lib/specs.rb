@@ -7,6 +7,9 @@
 # Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. A file that is named runs in any case.
 # Each file's output is in tmp/test/LANE/.
 #
+# A file that fails beside others runs once more by itself: a test must not fail because the machine is busy. A file that passes then
+# is named as unsteady, and the run goes on. More than three such files are no accident, and fail the run.
+#
 # A warning of Ruby's about the project's own code is a failure, and so is a run of no example.
 #
 # TEST_PROCESSES is how many files run at a time (default: four times the processors, because examples wait more than
@@ -74,6 +77,9 @@ class SpecFile
     @status.success? && warnings.empty?
   end
 
+  # @return [SpecFile] the same file, for another run
+  def again = SpecFile.new(path, @log.sub(/\.log\z/, "-again.log"))
+
   # @return [Array<String>] what Ruby said of the project's own code
   def warnings = self.class.warnings(@output)
 
@@ -97,6 +103,9 @@ class SpecFile
     [found ? @output[found..] : @output[-4_000..] || @output, *warnings].join
   end
 
+  # @return [String] the end of all output: the logs of the servers come before what rspec says
+  def last_words = [*@output.lines.last(400), *warnings].join
+
   private
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -104,6 +113,9 @@ end
 
 # All files, and what came of them.
 class SpecRun
+  # More files than this that fail beside others are not run again.
+  MOST_UNSTEADY = 3
+
   # @param arguments [Array<String>] what bin/test was given; without a file the whole of spec/ is run
   def initialize(arguments)
     @lane = ENV.fetch("FASTRACK_LANE", "system")
@@ -114,6 +126,7 @@ class SpecRun
     @processes = Integer(ENV.fetch("TEST_PROCESSES", 4 * Etc.nprocessors))
     @durations = File.exist?(durations_file) ? JSON.parse(File.read(durations_file)) : {}
     @ended = []
+    @unsteady = []
   end
 
   # @return [Boolean] whether all passed
@@ -128,6 +141,7 @@ class SpecRun
       phase(paths, @tags + ["~alone"], @processes)
       # The Rust tests that bin/test runs beside the specs have to end first.
       lock.flock(File::LOCK_EX)
+      run_again(@tags + ["~alone"])
       phase(paths.select { |path| tagged?(path, "alone") }, @tags + ["alone"], 1)
     end
     save_durations
@@ -171,13 +185,30 @@ class SpecRun
     File.file?(path) && File.read(path).match?(/\b#{tag}: "/)
   end
 
-  def phase(waiting, tags, processes)
+  # Runs what failed beside others by itself.
+  def run_again(tags)
+    failed = @ended.reject(&:passed?)
+    return if failed.empty? || failed.size > MOST_UNSTEADY || @ended.one?
+
+    puts "once more, by itself:"
+    @ended -= failed
+    failed.each do |file|
+      run_files([file.again], tags, 1)
+      @unsteady << file if @ended.last.passed?
+    end
+  end
+
+  def phase(paths, tags, processes)
+    suffix = tags.last.sub("~", "not-")
+    run_files(paths.map { |path| SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{suffix}.log") }, tags, processes)
+  end
+
+  def run_files(waiting, tags, processes)
     running = {}
     # To rspec it says: end after this example, with what belongs to its end.
     trap(:TERM) { running.each_key { |pid| Process.kill(:INT, pid) } && waiting.clear }
     until waiting.empty? && running.empty?
-      while running.size < processes && (path = waiting.shift)
-        file = SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{tags.last.sub("~", "not-")}.log")
+      while running.size < processes && (file = waiting.shift)
         running[file.start(tags)] = file
       end
       pid, status = Process.wait2
@@ -206,7 +237,7 @@ class SpecRun
     return if file.passed? && file.counts.first.zero?
 
     puts format("%-60s %4d examples, %d failures  %5.1f s", file.path, *file.counts.first(2), file.seconds)
-    puts file.failures unless file.passed?
+    puts file.last_words unless file.passed?
     $stdout.flush
   end
 
@@ -220,6 +251,7 @@ class SpecRun
     failed = @ended.reject(&:passed?)
     # Once more, for who reads the end only.
     puts "", "failed:", *failed.map { |file| "#{file.path}\n#{file.failures.lines.first(80).join}" } unless failed.empty?
+    @unsteady.each { |file| puts "unsteady, failed beside others and passed by itself: #{file.path}" }
     puts "no example was run" if examples.to_i.zero?
     puts "", "#{examples} examples, #{failures} failures, #{pending} pending"
     failed.empty? && examples.to_i.positive?

@@ -34,7 +34,7 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
 
   # Each starts, all of them wait, each goes on.
   def upload(parts)
-    clients = Array.new(60) { |index| [peer, parts.call(Random.new(index).bytes(900_000))] }
+    clients = Array.new(90) { |index| [peer, parts.call(Random.new(index).bytes(900_000))] }
     clients.each { |one, (_, first, _)| one.write(first) }
     expect_others_served
     clients.map do |one, (digest, _, last)|
