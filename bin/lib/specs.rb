@@ -7,8 +7,8 @@
 # Rack's version, and run in the lane `system` only; those tagged `packaging` run with --all. A file that is named runs in any case.
 # Each file's output is in tmp/test/LANE/.
 #
-# A file that fails beside others runs once more by itself: a test must not fail because the machine is busy. A file that passes then
-# is named as unsteady, and the run goes on. More than three such files are no accident, and fail the run.
+# A file that fails runs once more at the end, by itself: a test must not fail because the machine is busy. A file that passes then is
+# named as unsteady. More than three files that fail are no accident, and are not run again; neither is a file that ran alone.
 #
 # A warning of Ruby's about the project's own code is a failure, and so is a run of no example.
 #
@@ -36,14 +36,15 @@ class SpecFile
 
   # @param path [String] relative to the repository
   # @param log [String] the file that gets all output
-  def initialize(path, log)
+  # @param tags [Array<String>] which examples are run
+  def initialize(path, log, tags)
     @path = path
     @log = log
+    @tags = tags
   end
 
-  # @param tags [Array<String>] which examples are run
   # @return [Integer] the process
-  def start(tags)
+  def start
     FileUtils.mkdir_p(File.dirname(@log))
     @begun = now
     fork do
@@ -53,7 +54,7 @@ class SpecFile
       $stdout.reopen(@log, "w")
       $stderr.reopen($stdout)
       RSpec.configuration.start_time = RSpec::Core::Time.now
-      exit RSpec::Core::Runner.run([*self.class.options(tags), path])
+      exit RSpec::Core::Runner.run([*self.class.options(@tags), path])
     end
   end
 
@@ -78,7 +79,7 @@ class SpecFile
   end
 
   # @return [SpecFile] the same file, for another run
-  def again = SpecFile.new(path, @log.sub(/\.log\z/, "-again.log"))
+  def again = SpecFile.new(path, @log.sub(/\.log\z/, "-again.log"), @tags)
 
   # @return [Array<String>] what Ruby said of the project's own code
   def warnings = self.class.warnings(@output)
@@ -113,7 +114,7 @@ end
 
 # All files, and what came of them.
 class SpecRun
-  # More files than this that fail beside others are not run again.
+  # More files than this that fail are not run again.
   MOST_UNSTEADY = 3
 
   # @param arguments [Array<String>] what bin/test was given; without a file the whole of spec/ is run
@@ -141,8 +142,8 @@ class SpecRun
       phase(paths, @tags + ["~alone"], @processes)
       # The Rust tests that bin/test runs beside the specs have to end first.
       lock.flock(File::LOCK_EX)
-      run_again(@tags + ["~alone"])
       phase(paths.select { |path| tagged?(path, "alone") }, @tags + ["alone"], 1)
+      run_again
     end
     save_durations
     report
@@ -185,31 +186,32 @@ class SpecRun
     File.file?(path) && File.read(path).match?(/\b#{tag}: "/)
   end
 
-  # Runs what failed beside others by itself.
-  def run_again(tags)
+  # Runs each file that failed by itself.
+  def run_again
     failed = @ended.reject(&:passed?)
-    return if failed.empty? || failed.size > MOST_UNSTEADY || @ended.one?
+    return if failed.empty? || failed.size > MOST_UNSTEADY || @ended.uniq(&:path).one?
 
     puts "once more, by itself:"
     @ended -= failed
     failed.each do |file|
-      run_files([file.again], tags, 1)
+      run_files([file.again], 1)
       @unsteady << file if @ended.last.passed?
     end
   end
 
   def phase(paths, tags, processes)
     suffix = tags.last.sub("~", "not-")
-    run_files(paths.map { |path| SpecFile.new(path, "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{suffix}.log") }, tags, processes)
+    logs = paths.map { |path| "#{@logs}/#{path.delete_prefix("./").tr("/", "-")}-#{suffix}.log" }
+    run_files(paths.zip(logs).map { |path, log| SpecFile.new(path, log, tags) }, processes)
   end
 
-  def run_files(waiting, tags, processes)
+  def run_files(waiting, processes)
     running = {}
     # To rspec it says: end after this example, with what belongs to its end.
     trap(:TERM) { running.each_key { |pid| Process.kill(:INT, pid) } && waiting.clear }
     until waiting.empty? && running.empty?
       while running.size < processes && (file = waiting.shift)
-        running[file.start(tags)] = file
+        running[file.start] = file
       end
       pid, status = Process.wait2
       finish(running.delete(pid), status)
@@ -251,7 +253,7 @@ class SpecRun
     failed = @ended.reject(&:passed?)
     # Once more, for who reads the end only.
     puts "", "failed:", *failed.map { |file| "#{file.path}\n#{file.failures.lines.first(80).join}" } unless failed.empty?
-    @unsteady.each { |file| puts "unsteady, failed beside others and passed by itself: #{file.path}" }
+    @unsteady.each { |file| puts "unsteady, failed and then passed by itself: #{file.path}" }
     puts "no example was run" if examples.to_i.zero?
     puts "", "#{examples} examples, #{failures} failures, #{pending} pending"
     failed.empty? && examples.to_i.positive?
