@@ -108,6 +108,9 @@ fn storage_error(error: &io::Error) -> Error {
     // An error of `tempfile` with a path has no OS error number.
     if is_out_of_fds(error) || error.raw_os_error().is_none() && !has_free_fds() {
         Error::Descriptors
+    } else if matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock) {
+        // EAGAIN is what a thread that gets no stack fails with (pthread_create(3)).
+        Error::Memory
     } else {
         Error::Storage
     }
