@@ -16,6 +16,13 @@ module Fastrack
       Stats.new(*scoreboard).to_h if scoreboard
     end
 
+    # The division of a request's time, in seconds: `queue`, `upload`, `app` (on Ruby 3.2 and later also its parts `gvl_wait`, `running` and
+    # `off_gvl`) and `send`. In a callback after the response it is that of the whole request.
+    #
+    # @param env [Hash] of the request
+    # @return [Hash{Symbol => Float}, nil] see docs/logs-and-stats.md; nil without the option Timings, and when the request is over
+    def timings(env) = env["fastrack.client_gone"]&.timings
+
     # Declares that the app must not be forked after it has served requests, because of the app itself or of a library. No worker becomes
     # the mold then (docs/memory.md). Works in the master and in any worker.
     def forbid_refork!

@@ -4,5 +4,7 @@
 
 mod escape;
 mod line;
+mod timings;
 
 pub use line::{Format, Line, LineWriter, Request, LINE_LIMIT};
+pub use timings::{GvlTimings, Timings};

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use fastrack_http::{DateCache, Field, Head, KnownName};
 
 use crate::escape::{json, quoted};
+use crate::timings::{GvlTimings, Timings};
 
 /// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +33,7 @@ struct Limits {
 }
 
 const LIMITS: Limits =
-    Limits { method: 40, target: 1_800, referer: 900, user_agent: 600, request_id: 200, rest: 500 };
+    Limits { method: 40, target: 1_800, referer: 900, user_agent: 600, request_id: 200, rest: 550 };
 
 const _: () = {
     let Limits { method, target, referer, user_agent, request_id, rest } = LIMITS;
@@ -89,6 +90,8 @@ pub struct Line<'a> {
     pub duration: u64,
     /// Time that the request waited for the application, in microseconds.
     pub queue_time: u64,
+    /// How the time is divided; None if nobody asked for that.
+    pub timings: Option<Timings>,
 }
 
 /// Writes lines of one worker. Most lines have the second and the address of the line before them: their texts are kept.
@@ -202,6 +205,9 @@ impl LineWriter {
         seconds(line.duration, out);
         out.extend_from_slice(b",\"queue_time\":");
         seconds(line.queue_time, out);
+        if let Some(timings) = &line.timings {
+            write_timings(timings, out);
+        }
         out.extend_from_slice(b",\"status\":");
         number(line.status.into(), out);
         out.extend_from_slice(b",\"bytes\":");
@@ -239,8 +245,37 @@ fn value<'a>(head: &Head, bytes: &'a [u8], name: KnownName) -> Option<&'a [u8]> 
     head.fields.iter().find(is_named).map(|field| field.value.of_buffer(bytes))
 }
 
+/// The queue time has its key.
+#[inline(never)]
+fn write_timings(timings: &Timings, out: &mut Vec<u8>) {
+    let Timings { queue: _, upload, app, gvl, send } = timings;
+    let mut time = |key: &[u8], micros: u64| {
+        out.extend_from_slice(key);
+        seconds(micros, out);
+    };
+    time(b",\"upload\":", *upload);
+    time(b",\"app\":", *app);
+    if let Some(GvlTimings { wait, running, off }) = gvl {
+        time(b",\"gvl_wait\":", *wait);
+        time(b",\"running\":", *running);
+        time(b",\"off_gvl\":", *off);
+    }
+    time(b",\"send\":", *send);
+}
+
 /// Seconds with six digits after the point.
 fn seconds(micros: u64, out: &mut Vec<u8>) {
+    if micros < 1_000_000 {
+        let (mut text, mut rest) = (*b"0.000000", micros as u32);
+        for digit in text[2..].iter_mut().rev() {
+            if rest == 0 {
+                break;
+            }
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        return out.extend_from_slice(&text);
+    }
     number(micros / 1_000_000, out);
     out.push(b'.');
     padded(micros % 1_000_000, 1_000_000, out);

@@ -3,7 +3,8 @@
 //! `valgrind --tool=callgrind target/release/examples/serve single 2000`
 //!
 //! `single` sends one request after the other. The other modes send 50 requests at once: `pipelined`; `threads`, to a worker that may have
-//! five threads; `combined` and `json`, to a worker with an access log.
+//! five threads; `combined` and `json`, to a worker with an access log; `timings` and `all`, to one that divides the time of requests,
+//! without an access log and with one in JSON.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -52,18 +53,19 @@ fn main() {
     let number = |text: &str| text.parse::<usize>().expect("a number");
     match arguments[..] {
         ["client", address, batch, requests] => client(address, number(batch), number(requests)),
-        [how @ ("single" | "pipelined" | "threads" | "combined" | "json"), requests] => {
+        [how @ ("single" | "pipelined" | "threads" | "combined" | "json" | "timings" | "all"), requests] => {
             let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
             let listener = Listener::from_fd(socket.as_fd(), true).expect("a listener");
             let watch = RequestSettings {
                 threads: if how == "threads" { 5 } else { 1 },
+                timings: how == "timings" || how == "all",
                 ..RequestSettings::default()
             };
             let log = std::fs::File::create("/dev/null").expect("/dev/null");
             let log = |format| AccessLogSettings { fd: log.as_raw_fd(), format, worker: 0 };
             let access_log = match how {
                 "combined" => Some(log(LogFormat::Combined)),
-                "json" => Some(log(LogFormat::Json)),
+                "json" | "all" => Some(log(LogFormat::Json)),
                 _ => None,
             };
             let settings = Settings { requests: watch, access_log, ..Settings::default() };
@@ -78,6 +80,6 @@ fn main() {
             assert_eq!(finish, Finish::Limit);
             assert!(client.wait().expect("its end").success());
         }
-        _ => panic!("usage: serve single|pipelined|threads|combined|json REQUESTS"),
+        _ => panic!("usage: serve single|pipelined|threads|combined|json|timings|all REQUESTS"),
     }
 }

@@ -12,6 +12,7 @@ use crate::app_sockets::AppSockets;
 use crate::claim::{ActiveRequest, RequestSettings, Seats, StreamEnd};
 use crate::fork::InheritedFds;
 use crate::scoreboard::{Count, Counters};
+use fastrack_access_log::Timings;
 
 /// A request to the engine: one bit of [`Control::flags`].
 #[derive(Clone, Copy)]
@@ -289,6 +290,11 @@ impl Control {
     /// Why a thread's stream is to end; None if it is not. The application calls this as [`is_client_gone`](Self::is_client_gone).
     pub fn stream_end(&self, thread: usize) -> Option<StreamEnd> {
         self.find_request(thread)?.stream_end(monotonic_millis())
+    }
+
+    /// How the time of a thread's current or last request is divided, until now or its end. None if the settings do not ask for that.
+    pub fn timings(&self, thread: usize) -> Option<Timings> {
+        self.find_request(thread)?.times()?.at(fastrack_sys::monotonic_micros())
     }
 
     /// Whether the client of a thread's current request has disconnected, or (over TCP) shut down its sending side.

@@ -9,7 +9,7 @@
 //! circles.
 //!
 //! 1. `sync`: atomics; `clock`: clocks; `fork`: descriptors that a forked child must close; `app_sockets`: clients' sockets that
-//!    the application has; `scoreboard`: memory shared with the master
+//!    the application has; `scoreboard`: memory shared with the master; `times`: how the time of a request is divided
 //! 2. `claim`: the request in progress, its time limit, and who answers it; `admission`: which thread drives, and when
 //!    another request begins
 //! 3. `access_log`: lines about requests, and the thread that writes them; `control`: the operations on the engine for
@@ -43,6 +43,7 @@ mod scoreboard;
 mod settings;
 mod shared;
 mod sync;
+mod times;
 mod worker;
 
 #[cfg(test)]
@@ -59,10 +60,12 @@ pub use control::Control;
 pub use ending::TIMEOUT_STATUS;
 pub use handoff::SharedQueue;
 
+pub use fastrack_access_log::{GvlTimings, Timings};
 pub use reactor::Finish;
 pub use scoreboard::{
     Cause, Connections, Counts, Entry, GcTime, Histogram, Memory, QueueLength, Scoreboard, Slot, State,
-    WorkerId, BUCKETS, MAX_STREAMS, MAX_THREADS, MAX_WORKERS,
+    WorkerId, BUCKETS, FINE_BUCKETS, MAX_STREAMS, MAX_THREADS, MAX_WORKERS,
 };
 pub use settings::{OrphanSettings, Settings};
+pub use times::GvlEvent;
 pub use worker::{Engine, Forking, GcPause};

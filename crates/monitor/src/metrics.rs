@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Error;
 use std::sync::Arc;
 
-use fastrack_engine::{Counts, Histogram, BUCKETS};
+use fastrack_engine::{Counts, Histogram, BUCKETS, FINE_BUCKETS};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{text, DescriptorEncoder};
 use prometheus_client::metrics::MetricType;
@@ -67,9 +67,21 @@ impl Collector for Page {
     }
 }
 
-/// Upper bounds of the buckets in seconds; the last one stands for no bound.
-fn bounds() -> impl Iterator<Item = f64> {
-    BUCKETS.into_iter().map(|millis| millis as f64 / 1000.0).chain([f64::MAX])
+/// The buckets of histograms.
+struct Scale {
+    bounds: [u64; BUCKETS.len()],
+    /// Units of the bounds in a second.
+    second: f64,
+}
+
+const MILLIS: Scale = Scale { bounds: BUCKETS, second: 1e3 };
+const MICROS: Scale = Scale { bounds: FINE_BUCKETS, second: 1e6 };
+
+impl Scale {
+    /// Upper bounds of the buckets in seconds; the last one stands for no bound.
+    fn bounds(&self) -> impl Iterator<Item = f64> + '_ {
+        self.bounds.iter().map(|bound| *bound as f64 / self.second).chain([f64::MAX])
+    }
 }
 
 type Labels = Vec<(&'static str, String)>;
@@ -117,12 +129,13 @@ impl Writer<'_> {
         &mut self,
         name: &str,
         help: &str,
+        scale: &Scale,
         series: impl IntoIterator<Item = (Labels, &'h Histogram)>,
     ) -> Result<(), Error> {
         let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (labels, histogram) in series {
-            let buckets: Vec<_> = bounds().zip(histogram.buckets).collect();
-            let (sum, count) = (histogram.sum as f64 / 1000.0, histogram.count());
+            let buckets: Vec<_> = scale.bounds().zip(histogram.buckets).collect();
+            let (sum, count) = (histogram.sum as f64 / scale.second, histogram.count());
             if labels.is_empty() {
                 metric.encode_histogram::<Labels>(sum, count, &buckets, None)?;
             } else {
@@ -206,12 +219,22 @@ fn requests(writer: &mut Writer, counts: &Counts) -> Result<(), Error> {
     )?;
     let durations =
         STATUS_CLASSES.into_iter().zip(&counts.durations).map(|(class, one)| (status(class), one));
-    writer.histograms("request_seconds", "Time in the app", durations)?;
+    writer.histograms("request_seconds", "Time in the app", &MILLIS, durations)?;
     writer.histograms(
         "queue_seconds",
         "Time that requests waited for the app",
+        &MILLIS,
         [(Vec::new(), &counts.queue_times)],
     )?;
+    for (name, help, histogram) in [
+        ("app_seconds", "Time in the app, without waits for slow clients", &counts.app_times),
+        ("gvl_wait_seconds", "Time that requests waited for Ruby's GVL", &counts.gvl_waits),
+    ] {
+        // Only with Timings.
+        if histogram.count() > 0 {
+            writer.histograms(name, help, &MICROS, [(Vec::new(), histogram)])?;
+        }
+    }
     for (name, help, count) in [
         ("timeouts", "Requests that exceeded RequestTimeout", counts.timed_out),
         (

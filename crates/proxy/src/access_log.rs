@@ -285,6 +285,7 @@ impl Answer {
             time: self.time,
             duration: self.duration.as_micros() as u64,
             queue_time: 0,
+            timings: None,
         }
     }
 }

@@ -7,6 +7,7 @@ mod file;
 mod headers;
 mod sender;
 mod server_headers;
+mod server_timing;
 mod stream;
 mod triple;
 

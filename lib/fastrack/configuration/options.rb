@@ -76,6 +76,8 @@ module Fastrack
       new(:StderrPath, :stderr_path, nil, "log file for stderr", :path),
       new(:AccessLog, :access_log, nil, "file for the access log (-: stdout)", :path),
       new(:AccessLogFormat, :access_log_format, "combined", "format of the access log", :choice, "combined", "json"),
+      new(:Timings, :timings, false, "measure where the time of each request goes", :boolean),
+      new(:ServerTiming, :server_timing, false, "tell clients where the time of their request has gone (Server-Timing)", :boolean),
       new(:LogFormat, :log_format, nil, "format of the server's own lines", :choice, "plain", "timestamp", "json"),
       new(:Umask, :umask, nil, "umask, in octal", :mode),
       new(:User, :user, nil, "user, or user:group, that workers run as", :user_group),
@@ -129,13 +131,16 @@ module Fastrack
 
     # A reader for each option, with the option's word. `@values` has the values by option name.
     module Readers
-      (ALL - [BY_NAME[:MaxStreams]]).each { |option| define_method(option.word) { @values.fetch(option.name) } }
+      (ALL - BY_NAME.values_at(:MaxStreams, :Timings)).each { |option| define_method(option.word) { @values.fetch(option.name) } }
 
       # @return [Integer]
       def max_streams = @values.fetch(:MaxStreams) || (max_threads > 1 ? USUAL_STREAMS : 0)
 
       # @return [Boolean] whether several threads of a worker call the app
       def multithread? = max_threads > 1 || max_streams.positive?
+
+      # @return [Boolean] whether the time of each request is divided
+      def timings = @values.fetch(:Timings) || server_timing
 
       # @return [Array<Address>] where to listen
       def addresses

@@ -1,6 +1,15 @@
 use super::*;
 use proptest::prelude::*;
 
+/// Times with the most digits.
+const LONGEST: Timings = Timings {
+    queue: u64::MAX,
+    upload: u64::MAX,
+    app: u64::MAX,
+    gvl: Some(crate::GvlTimings { wait: u64::MAX, running: u64::MAX, off: u64::MAX }),
+    send: u64::MAX,
+};
+
 const REQUEST: &[u8] = b"GET /a?b=c HTTP/1.1\r\nHost: h\r\nUser-Agent: u \"a\"\r\nX-Request-Id: r-1\r\n\r\n";
 
 fn head(bytes: &[u8]) -> Head {
@@ -19,6 +28,7 @@ fn line<'a>(head: &Head, bytes: &'a [u8]) -> Line<'a> {
         time: 1_795_355_237_045,
         duration: 1_234_567,
         queue_time: 89,
+        timings: None,
     }
 }
 
@@ -59,6 +69,7 @@ fn no_line_is_longer_than_a_pipe_takes_at_once() {
             duration: u64::MAX,
             queue_time: u64::MAX,
             length: u64::MAX,
+            timings: Some(LONGEST),
             ..line(&head, bytes.as_bytes())
         };
         writer.write(&line, &mut out);
@@ -70,6 +81,23 @@ fn no_line_is_longer_than_a_pipe_takes_at_once() {
 /// What a line in JSON says of a text: bytes that are no UTF-8 are ISO 8859-1.
 fn text_of(bytes: &[u8]) -> String {
     std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().copied().map(char::from).collect(), str::to_owned)
+}
+
+#[test]
+fn a_line_in_json_has_the_division_of_the_time_that_was_measured() {
+    let head = head(REQUEST);
+    let said = |timings| {
+        let text = written(Format::Json, Some(0), &Line { timings, ..line(&head, REQUEST) });
+        let found: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        ["queue_time", "upload", "app", "gvl_wait", "running", "off_gvl", "send"]
+            .map(|key| found.get(key).map(micros))
+    };
+    let timings = Timings { queue: 89, upload: 1, app: 9, gvl: None, send: 1_000_006 };
+    assert_eq!(said(None), [Some(89), None, None, None, None, None, None]);
+    assert_eq!(said(Some(timings)), [Some(89), Some(1), Some(9), None, None, None, Some(1_000_006)]);
+    let gvl = Some(crate::GvlTimings { wait: 2, running: 3, off: 4 });
+    let expected = [89, 1, 9, 2, 3, 4, 1_000_006].map(Some);
+    assert_eq!(said(Some(Timings { gvl, ..timings })), expected);
 }
 
 fn value_of(head: &Head, bytes: &[u8], name: &str) -> serde_json::Value {

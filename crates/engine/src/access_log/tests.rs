@@ -31,6 +31,7 @@ fn line<'a>(head: &Head, bytes: &'a [u8]) -> Line<'a> {
         time: 1_795_355_237_045,
         duration: 1_234_567,
         queue_time: 89,
+        timings: None,
     }
 }
 

@@ -2,12 +2,13 @@
 //! something else.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fastrack_sys::ThreadId;
 
 use super::gvl_usage::GvlUsage;
 use crate::clock::{Clock, SystemClock};
+use crate::times::{GvlEvent, Times};
 
 /// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct Activity {
     /// The thread's id as a number. 0 for none.
     thread: AtomicU64,
     usage: Arc<GvlUsage>,
+    /// The times of the thread's requests. Empty if nobody asked for them.
+    times: OnceLock<Arc<Times>>,
 }
 
 impl Activity {
@@ -37,10 +40,23 @@ impl Activity {
         Activity { usage, ..Activity::default() }
     }
 
-    /// Called by the thread itself, when it begins or ends to wait for something else than the application's lock. Takes no lock and no
-    /// memory.
-    pub fn set_waiting(&self, waits: bool) {
-        self.set_waiting_by(&SystemClock, waits);
+    /// The times of the thread's requests also have the events from now on.
+    pub(crate) fn share_times(&self, times: &Arc<Times>) {
+        // The times are set once.
+        let _ = self.times.set(Arc::clone(times));
+    }
+
+    /// The application reports events from now on, by [`note`](Self::note).
+    pub fn note_events(&self) {
+        self.times.get().into_iter().for_each(|times| times.note_events());
+    }
+
+    /// Called by the thread itself, when it gets, wants or releases the application's lock. Takes no lock and no memory.
+    pub fn note(&self, event: GvlEvent) {
+        if let Some(times) = self.times.get() {
+            times.note(event, &SystemClock);
+        }
+        self.set_waiting_by(&SystemClock, event == GvlEvent::Suspended);
     }
 
     pub(crate) fn set_waiting_by(&self, clock: &impl Clock, waits: bool) {

@@ -19,6 +19,7 @@ use fastrack_sys::{borrow_fd, monotonic_millis, SharedMemory};
 use super::settings::RequestSettings;
 use super::FlushLent;
 use crate::scoreboard::{Count, Counters, Scoreboard, State, ThreadSlot, NEVER};
+use crate::times::Times;
 
 pub use stream::StreamEnd;
 
@@ -99,6 +100,7 @@ pub(crate) struct Seats {
     counters: Counters,
     timeout: u64,
     stream_timeout: u64,
+    timings: bool,
 }
 
 impl Seats {
@@ -112,6 +114,7 @@ impl Seats {
             slots: slot.for_seats(seats).into(),
             timeout: settings.timeout,
             stream_timeout: settings.stream_timeout,
+            timings: settings.timings,
         }))
     }
 
@@ -153,6 +156,8 @@ pub(crate) struct ActiveRequest {
     claim: AtomicU64,
     /// The rest of the time limit while the limit is [stopped](Self::while_stopped), in milliseconds. Else [`RUNNING`].
     left: AtomicU64,
+    /// None if nobody asked for them.
+    times: Option<Arc<Times>>,
 }
 
 /// `left` while the time limit runs.
@@ -173,6 +178,7 @@ impl ActiveRequest {
             is_upgrade: AtomicBool::new(false),
             claim: AtomicU64::new(0),
             left: AtomicU64::new(RUNNING),
+            times: seats.timings.then(Arc::default),
         }
     }
 
@@ -188,6 +194,12 @@ impl ActiveRequest {
 
     fn slot(&self) -> &ThreadSlot {
         self.slot_of(self.claim.load(Ordering::Acquire))
+    }
+
+    /// How the time of the thread's requests is divided; None if nobody asked for that.
+    #[inline]
+    pub fn times(&self) -> Option<&Arc<Times>> {
+        self.times.as_ref()
     }
 
     /// The thread takes this seat. It has no request.

@@ -28,6 +28,8 @@ pub struct RequestSettings {
     pub timeout: u64,
     /// Time limit of the application's thread between two requests, in milliseconds. 0 is no limit.
     pub stuck: u64,
+    /// Whether the application's threads measure how the time of their requests is divided.
+    pub timings: bool,
     /// The worker's slot on the master's scoreboard. None without a master.
     pub slot: Option<Slot>,
     /// Dumps the threads when a request exceeds its limit.

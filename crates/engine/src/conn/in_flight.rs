@@ -44,7 +44,7 @@ pub(crate) struct InFlight {
 pub(crate) struct Sent {
     /// When the application was called, in milliseconds of the monotonic clock.
     pub started: u64,
-    /// The same in microseconds, by the exact clock; 0 without an access log.
+    /// The same in microseconds, by the exact clock; 0 without an access log and without timings.
     pub began: u64,
     /// How long the request had waited for the application, in microseconds.
     pub queued: u64,
@@ -52,15 +52,15 @@ pub(crate) struct Sent {
     pub status: u16,
     /// The length of the response's head, in bytes.
     pub head: u64,
-    /// Bytes of the response that the application has passed, if the request is [logged](Self::is_logged).
+    /// Bytes of the response that the application has passed, if the request is [timed](Self::is_timed).
     pub passed: u64,
     /// Bytes of the response that the system has taken.
     pub taken: u64,
 }
 
 impl Sent {
-    /// Whether the access log gets a line about the request.
-    pub fn is_logged(&self) -> bool {
+    /// Whether the access log gets a line about the request, or the request's time is divided.
+    pub fn is_timed(&self) -> bool {
         self.began != 0
     }
 }
@@ -99,6 +99,15 @@ impl InFlight {
         (request.queue_time, request.body_wait) = (queued, arrival.body_wait);
         self.sent = Sent { started, queued, ..Sent::default() };
         started
+    }
+
+    /// Notes the exact time at which the request began.
+    #[inline(never)]
+    pub fn begin_exact(&mut self, now: u64, request: &Request<'_>) {
+        self.sent.began = now;
+        if let Some(times) = self.active.times() {
+            times.begin(now, request.queue_time, request.body_wait * 1000);
+        }
     }
 
     /// Called when the application is done. Returns false if the helper has seized the request: the process ends, and the

@@ -7,6 +7,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use fastrack_access_log::Timings;
 use fastrack_http::{Persistence, Version};
 
 use super::body::BodyStream;
@@ -144,6 +145,11 @@ impl<'a> ResponseWriter<'a> {
         self.in_flight.sent.head = head as u64;
     }
 
+    /// How the request's time is divided so far. None if nobody asked for that.
+    pub fn timings(&self) -> Option<Timings> {
+        self.in_flight.active().times()?.at(fastrack_sys::monotonic_micros())
+    }
+
     /// Adds time of the garbage collector to the counters. Only one thread at a time may call this.
     #[inline]
     pub fn count_gc(&self, time: GcTime) {
@@ -168,7 +174,7 @@ impl<'a> ResponseWriter<'a> {
     ///
     /// Unsent bytes are copied, so the caller may free the slices. Must not be called while blocked.
     pub fn send(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Progress> {
-        if self.in_flight.sent.is_logged() {
+        if self.in_flight.sent.is_timed() {
             self.in_flight.sent.passed += slices.iter().map(|slice| slice.len() as u64).sum::<u64>();
         }
         self.take_back()?;

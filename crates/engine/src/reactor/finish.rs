@@ -1,9 +1,10 @@
 //! After the response: the connection is kept alive for the next request, or ends.
 
 use fastrack_http::{error_body, Error};
-use fastrack_sys::monotonic_millis;
+use fastrack_sys::{monotonic_micros, monotonic_millis};
 use std::os::fd::AsFd;
 
+use super::logging::Answered;
 use super::{Next, Reactor};
 use crate::conn::{Arrival, BodyError, Connection, InFlight, Phase, ResponseStage, Sent, Step};
 use crate::scoreboard::Count;
@@ -61,9 +62,22 @@ impl Reactor {
         let millis = now.saturating_sub(sent.started);
         let class = usize::from(status / 100);
         self.control.counters().count_request(class, millis, sent.queued, sent.taken);
-        if sent.is_logged() {
-            self.logging.log_request(connection, status, sent, now, self.control.counters());
+        if sent.is_timed() {
+            self.note_exact(connection, status, in_flight, now);
         }
+    }
+
+    /// Writes the line of a request that the application has finished, and counts how its time was divided.
+    #[inline(never)]
+    fn note_exact(&mut self, connection: &Connection, status: u16, in_flight: &InFlight, now: u64) {
+        let (end, active) = (monotonic_micros(), in_flight.active());
+        let timings = active.times().map(|times| times.end(end));
+        if let Some(timings) = timings.as_ref().filter(|_| !active.is_stream()) {
+            self.control.counters().count_timings(timings);
+        }
+        let duration = end.saturating_sub(in_flight.sent.began);
+        let answered = Answered { status, sent: &in_flight.sent, duration, timings };
+        self.logging.log_request(connection, &answered, now, self.control.counters());
     }
 
     /// The status of a response that the server itself makes, or that the application sends on a hijacked connection. Notes the length of

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use fastrack_access_log::{Line, Request};
+use fastrack_access_log::{Line, Request, Timings};
 use fastrack_http::{error_body, Error, Forwarded, Head, Limits, Status};
-use fastrack_sys::{epoch_millis, epoch_seconds, monotonic_micros, monotonic_millis};
+use fastrack_sys::{epoch_millis, epoch_seconds, monotonic_millis};
 
 use crate::access_log::AccessLog;
 use crate::claim::{ActiveRequest, Claim};
@@ -27,6 +27,15 @@ pub(super) struct Logging {
     last_refusal: u64,
     /// Number of requests that have waited too long, and that no warning has counted yet.
     shed: u64,
+}
+
+/// A request that the application has finished.
+pub(super) struct Answered<'a> {
+    pub status: u16,
+    pub sent: &'a Sent,
+    /// Time in the application, in microseconds.
+    pub duration: u64,
+    pub timings: Option<Timings>,
 }
 
 impl Logging {
@@ -53,14 +62,14 @@ impl Logging {
     pub fn log_request(
         &mut self,
         connection: &Connection,
-        status: u16,
-        sent: &Sent,
+        answered: &Answered<'_>,
         now: u64,
         counters: &Counters,
     ) {
         let (Some(log), Some((head, bytes))) = (&mut self.access_log, connection.head()) else {
             return;
         };
+        let Answered { status, sent, duration, timings } = *answered;
         let forwarded = self
             .proxy_listener
             .filter(|own| *own == connection.listener)
@@ -72,8 +81,9 @@ impl Logging {
             status,
             length: sent.passed.saturating_sub(sent.head),
             time: epoch_millis(),
-            duration: monotonic_micros().saturating_sub(sent.began),
+            duration,
             queue_time: sent.queued,
+            timings,
         };
         log.add(&line, now, counters);
     }
@@ -102,6 +112,7 @@ impl Logging {
             time: epoch_millis(),
             duration: now.saturating_sub(request.started()) * 1000,
             queue_time: 0,
+            timings: None,
         };
         log.add(&line, now, counters);
     }

@@ -6,6 +6,7 @@
 //!
 //! A new worker adds to the counters of the last worker in its slot, so that no total ever goes back.
 
+use fastrack_access_log::Timings;
 use fastrack_sys::SharedMemory;
 
 use super::words::Word;
@@ -13,15 +14,21 @@ use super::words::Word;
 /// Upper bounds of the buckets of a [`Histogram`], in milliseconds. One more bucket has all longer times.
 pub const BUCKETS: [u64; 13] = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000];
 
+/// Upper bounds of the buckets of the histograms of [`Timings`], in microseconds.
+pub const FINE_BUCKETS: [u64; BUCKETS.len()] = [
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    10_000_000,
+];
+
 /// Number of classes of responses, by the first digit of the status. Class 0 is of requests without a status.
 const CLASSES: usize = 6;
 
-/// How requests are distributed over the [`BUCKETS`].
+/// How requests are distributed over the [`BUCKETS`] or the [`FINE_BUCKETS`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// Requests in each bucket, without those of the buckets before it.
     pub buckets: [u64; BUCKETS.len() + 1],
-    /// Time of all requests together, in milliseconds.
+    /// Time of all requests together, in the unit of the buckets.
     pub sum: u64,
 }
 
@@ -47,6 +54,11 @@ pub struct Counts {
     pub durations: [Histogram; CLASSES],
     /// Time that requests had waited when the application was called.
     pub queue_times: Histogram,
+    /// Time in the application without the waits for slow clients, by the [`FINE_BUCKETS`]. Streams do not count. Empty unless
+    /// [timings](crate::RequestSettings::timings) are on.
+    pub app_times: Histogram,
+    /// Time that requests waited for Ruby's GVL, as `app_times`. Empty before Ruby 3.2.
+    pub gvl_waits: Histogram,
     /// Bytes received from clients.
     pub bytes_in: u64,
     /// Bytes that the system has taken to be sent.
@@ -115,6 +127,8 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.durations.iter_mut().zip(&other.durations).for_each(|(one, other)| one.add(other));
         self.queue_times.add(&other.queue_times);
+        self.app_times.add(&other.app_times);
+        self.gvl_waits.add(&other.gvl_waits);
         let mut other = other.clone();
         self.singles().zip(other.singles()).for_each(|((_, number), (_, more))| *number += *more);
         self.connections.in_app += other.connections.in_app;
@@ -196,6 +210,9 @@ pub struct CounterWords {
     /// Overdue requests that the helper has answered with 504.
     lost: Row,
     queue_times: Row,
+    /// By the [`FINE_BUCKETS`].
+    app_times: Row,
+    gvl_waits: Row,
     /// Numbers by [`Count`], whose last variant is Waiting.
     singles: [Word; Count::Waiting as usize + 1],
 }
@@ -223,6 +240,8 @@ impl CounterWords {
         let mut counts = Counts {
             durations: self.durations.each_ref().map(Row::read),
             queue_times: self.queue_times.read(),
+            app_times: self.app_times.read(),
+            gvl_waits: self.gvl_waits.read(),
             ..Counts::default()
         };
         counts.durations[5].add(&self.lost.read());
@@ -238,15 +257,21 @@ impl CounterWords {
 impl Row {
     #[inline]
     fn count(&self, millis: u64) {
-        let bucket = if millis == 0 { 0 } else { self.bucket(millis) };
+        let bucket = if millis == 0 { 0 } else { self.bucket(millis, &BUCKETS) };
+        self.buckets[bucket].add(1);
+    }
+
+    #[inline]
+    fn count_fine(&self, micros: u64) {
+        let bucket = if micros == 0 { 0 } else { self.bucket(micros, &FINE_BUCKETS) };
         self.buckets[bucket].add(1);
     }
 
     /// Adds a time to the sum, and returns its bucket. The coarse clock shows 0 for most requests.
     #[cold]
-    fn bucket(&self, millis: u64) -> usize {
-        self.sum.add(millis);
-        BUCKETS.iter().position(|bound| millis <= *bound).unwrap_or(BUCKETS.len())
+    fn bucket(&self, time: u64, bounds: &[u64; BUCKETS.len()]) -> usize {
+        self.sum.add(time);
+        bounds.iter().position(|bound| time <= *bound).unwrap_or(BUCKETS.len())
     }
 
     fn read(&self) -> Histogram {
@@ -270,6 +295,15 @@ impl Counters {
         self.0.durations[class.min(CLASSES - 1)].count(millis);
         self.0.queue_times.count(if queued == 0 { 0 } else { queued / 1000 });
         self.add(Count::BytesOut, bytes);
+    }
+
+    /// Counts how the time of a request was divided.
+    #[inline]
+    pub fn count_timings(&self, timings: &Timings) {
+        self.0.app_times.count_fine(timings.app);
+        if let Some(gvl) = timings.gvl {
+            self.0.gvl_waits.count_fine(gvl.wait);
+        }
     }
 
     /// Counts an overdue request. `is_answered` says whether the client got a 504.

@@ -10,7 +10,7 @@ mod worker_side;
 #[cfg(test)]
 mod tests;
 
-pub use counters::{Connections, Counts, GcTime, Histogram, BUCKETS};
+pub use counters::{Connections, Counts, GcTime, Histogram, BUCKETS, FINE_BUCKETS};
 pub(crate) use counters::{Count, Counters};
 pub use layout::{Cause, State, MAX_STREAMS, MAX_THREADS, MAX_WORKERS};
 pub(crate) use layout::{ThreadSlot, MAX_PROCESSES, NEVER};

@@ -28,8 +28,8 @@ impl<'e> AppThread<'e> {
         let served = connection.served.saturating_add(1);
         let last = settings.keep_alive_requests != 0 && served >= settings.keep_alive_requests;
         let now = self.in_flight.begin(connection.raw_fd(), &mut request, &connection.arrival);
-        if reactor.is_logging() {
-            self.in_flight.sent.began = fastrack_sys::monotonic_micros();
+        if reactor.is_logging() || self.in_flight.active().times().is_some() {
+            self.in_flight.begin_exact(fastrack_sys::monotonic_micros(), &request);
         }
         let (fd, in_flight) = (connection.as_fd(), &mut self.in_flight);
         let mut writer = ResponseWriter::new(fd, in_flight, control, &request, settings, last);

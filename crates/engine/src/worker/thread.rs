@@ -53,7 +53,8 @@ impl Engine {
         }
         drop(reactor);
         self.shared.set_busy();
-        if !app_threads.is_alone() {
+        let has_times = self.share_times(MAIN);
+        if has_times || !app_threads.is_alone() {
             app_threads.activity(MAIN).begin();
             app.begin(MAIN, app_threads.activity(MAIN));
         }
@@ -84,6 +85,7 @@ impl Engine {
         let entered = self.shared.reactor().threads.enter();
         let Some((seat, number)) = entered else { return Finish::Dismissed };
         let activity = Arc::clone(app_threads.activity(number));
+        self.share_times(number);
         activity.begin();
         app.begin(number, &activity);
         let finish = catch_unwind(AssertUnwindSafe(|| AppThread::new(self, seat, number).run(app)));
@@ -91,6 +93,13 @@ impl Engine {
         let finish = finish.unwrap_or_else(|_| std::process::abort());
         activity.end();
         finish
+    }
+
+    /// Lets the thread with this number report its GVL events, if its requests are timed. Returns whether they are.
+    fn share_times(&self, number: usize) -> bool {
+        let times = self.control.request_of(number).times();
+        times.into_iter().for_each(|times| self.shared.app_threads().activity(number).share_times(times));
+        times.is_some()
     }
 
     /// Whether no other thread has a request.

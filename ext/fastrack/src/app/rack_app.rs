@@ -34,6 +34,8 @@ pub(crate) struct AppSettings {
     pub proxy_listener: Option<usize>,
     /// RequestStart: a request without X-Request-Start gets one.
     pub request_start: bool,
+    /// ServerTiming: responses have a Server-Timing field.
+    pub server_timing: bool,
     /// A callable for the time after each response; or nil.
     pub after_response: VALUE,
     /// A callable that makes a response from the app's exception and env; or nil.
@@ -168,6 +170,7 @@ impl RackApp {
             let mode = BodyMode {
                 head_only: request.head.method.of_buffer(request.bytes) == b"HEAD",
                 chunked: self.settings.chunked,
+                server_timing: self.settings.server_timing,
                 http_11: request.head.version == Version::Http11,
                 rack_3: self.settings.rack_3,
             };

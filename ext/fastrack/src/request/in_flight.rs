@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rb_sys::*;
 
-use fastrack_engine::{Control, Request, ResponseWriter, StreamEnd};
+use fastrack_engine::{Control, Request, ResponseWriter, StreamEnd, Timings};
 
 use crate::env::SourceScope;
 use crate::ruby::{exception, is_app_error, raise, Raised, ScopedRef, NIL};
@@ -200,6 +200,11 @@ impl AppThread {
     /// Whether the client of this thread's request has left.
     pub fn is_client_gone(&self) -> bool {
         self.control().is_none_or(|control| control.is_client_gone(self.number()))
+    }
+
+    /// How the time of this thread's request is divided.
+    pub fn timings(&self) -> Option<Timings> {
+        self.control()?.timings(self.number())
     }
 
     /// This thread's request mostly waits, as the app says.

@@ -7,6 +7,7 @@ use fastrack_http::{has_no_body, AppChunks, DateCache, Length, Persistence, Resp
 use fastrack_sys::epoch_seconds;
 
 use crate::request::{BodyEnd, InFlight};
+use crate::response::server_timing;
 use crate::ruby::without_gvl;
 
 /// Memory for the responses of one thread.
@@ -27,6 +28,8 @@ pub(crate) struct BodyMode {
     pub head_only: bool,
     /// ChunkedTransfer: a body is sent in chunks unless the app has set its length, even if the server knows the length.
     pub chunked: bool,
+    /// The head tells the client where the request's time has gone.
+    pub server_timing: bool,
     /// The client understands chunks.
     pub http_11: bool,
     /// The Rack 3 SPEC applies: bodies may have to_ary, or be callable.
@@ -82,6 +85,9 @@ impl Sender<'_, '_, '_> {
         let ResponseBuffers { head, encoded, date, .. } = self.buffers;
         encoded.clear();
         head.write(date.at(epoch_seconds()), persistence, encoded);
+        if self.mode.server_timing {
+            server_timing::add(encoded, self.in_flight.writer.timings());
+        }
         self.in_flight.writer.describe(head.code(), encoded.len());
     }
 

@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::ffi::{c_int, c_void, CStr};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
-use fastrack_engine::Activity;
+use fastrack_engine::{Activity, GvlEvent};
 use rb_sys::{rb_thread_current, VALUE};
 
 use crate::ruby::protect::protect;
@@ -21,6 +22,9 @@ enum Event {
     Suspended = 1 << 3,
 }
 
+const READY: u32 = Event::Ready as u32;
+const SUSPENDED: u32 = Event::Suspended as u32;
+
 type OnEvent = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
 
 /// rb_internal_thread_add_event_hook.
@@ -33,6 +37,9 @@ struct Specific {
     get: unsafe extern "C" fn(VALUE, c_int) -> *mut c_void,
     set: unsafe extern "C" fn(VALUE, c_int, *mut c_void),
 }
+
+/// Whether this Ruby reports events.
+static HAS_EVENTS: AtomicBool = AtomicBool::new(false);
 
 /// None for a Ruby without these functions, where each Ruby thread has its own native thread.
 static SPECIFIC: OnceLock<Option<Specific>> = OnceLock::new();
@@ -55,10 +62,15 @@ pub(crate) unsafe fn report_activity(activity: *const Activity) {
         unsafe {
             if let Some(add_hook) = exported::<AddHook>(c"rb_internal_thread_add_event_hook") {
                 add_hook(on_event, events, null_mut());
+                HAS_EVENTS.store(true, Ordering::Relaxed);
             }
         }
         specific
     });
+    if HAS_EVENTS.load(Ordering::Relaxed) {
+        // SAFETY: as this function's.
+        unsafe { (*activity).note_events() };
+    }
     set_activity(activity);
 }
 
@@ -125,6 +137,10 @@ unsafe extern "C" fn on_ruby_thread(event: u32, data: *const c_void, _: *mut c_v
 unsafe fn note(event: u32, activity: *const Activity) {
     // SAFETY: as this function's; the activity is null or alive.
     if let Some(activity) = unsafe { activity.as_ref() } {
-        activity.set_waiting(event == Event::Suspended as u32);
+        activity.note(match event {
+            SUSPENDED => GvlEvent::Suspended,
+            READY => GvlEvent::Ready,
+            _ => GvlEvent::Resumed,
+        });
     }
 }

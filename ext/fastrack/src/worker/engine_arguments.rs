@@ -69,6 +69,7 @@ pub(super) fn app_settings(
         callbacks,
         offered,
         proxy_listener: optional(ruby, hash, "proxy_listener")?,
+        server_timing: optional(ruby, hash, "server_timing")?.unwrap_or(false),
         request_start: optional(ruby, hash, "request_start")?.unwrap_or(false),
         after_response,
         error_page,
@@ -167,7 +168,9 @@ fn request_settings(
     let stream_seconds: Option<f64> = optional(ruby, hash, "stream_timeout")?;
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
     let stream_timeout = limit(stream_seconds.unwrap_or(0.0));
-    Ok(RequestSettings { threads, streams, stream_timeout, timeout, stuck, slot, dumper: Some(dumper) })
+    let timings = optional(ruby, hash, "timings")?.unwrap_or(false);
+    let dumper = Some(dumper);
+    Ok(RequestSettings { threads, streams, stream_timeout, timeout, stuck, timings, slot, dumper })
 }
 
 /// Converts a limit from seconds to milliseconds. 0 is no limit; the smallest limit is 1 ms.

@@ -3,7 +3,7 @@
 //! A request is over when its callbacks have returned. A later call affects no other request.
 
 use magnus::rb_sys::{AsRawValue, FromRawValue};
-use magnus::{method, prelude::*, Error, RClass, RModule, Ruby, Value};
+use magnus::{method, prelude::*, Error, RClass, RHash, RModule, Ruby, Value};
 
 use crate::app::{hijack, send_early_hints};
 use crate::env::bound_request;
@@ -13,6 +13,7 @@ use crate::worker::engine_arguments::limit;
 pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let base: RClass = module.const_get("RequestBound")?;
     let class = |name: &str| base.const_get::<_, RClass>(name);
+    base.define_method("timings", method!(timings, 0))?;
     class("Hijack")?.define_method("call", method!(call_hijack, 0))?;
     class("EarlyHints")?.define_method("call", method!(call_early_hints, 1))?;
     class("ClientGone")?.define_method("call", method!(call_client_gone, 0))?;
@@ -51,6 +52,17 @@ fn call_client_gone(this: Value) -> bool {
 /// `puma.mark_as_io_bound`: the request holds none of the threads of MaxThreads from now on. For any thread.
 fn call_io_bound(this: Value) {
     thread_of(this).into_iter().for_each(AppThread::mark_io_bound);
+}
+
+/// `timings`: a Hash with the division of the request's time until now, or until its response was complete, in seconds. Nil if
+/// the request is over, or no option asks for timings. For any thread.
+fn timings(ruby: &Ruby, this: Value) -> Result<Option<RHash>, Error> {
+    let Some(timings) = thread_of(this).and_then(AppThread::timings) else { return Ok(None) };
+    let hash = ruby.hash_new();
+    for (name, micros) in timings.named() {
+        hash.aset(ruby.to_symbol(name), micros as f64 / 1e6)?;
+    }
+    Ok(Some(hash))
 }
 
 /// `fastrack.timeout`: sets the time limit of the request, in seconds from now; 0 is no limit. For any thread.

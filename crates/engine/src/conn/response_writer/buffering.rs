@@ -62,7 +62,13 @@ impl ResponseWriter<'_> {
             let part = (self.timeout / LOOKS_PER_TIMEOUT).max(1);
             let part = if self.in_flight.lacks_descriptor { part.min(DESCRIPTOR_LOOK) } else { part };
             let left = (self.timeout - waited).min(part);
-            self.in_flight.active().while_stopped(|| fastrack_sys::wait_writable(self.fd, left))
+            let began = fastrack_sys::monotonic_micros();
+            let active = self.in_flight.active();
+            let result = active.while_stopped(|| fastrack_sys::wait_writable(self.fd, left));
+            if let Some(times) = active.times() {
+                times.add_send(fastrack_sys::monotonic_micros().saturating_sub(began));
+            }
+            result
         };
         if result.is_err() {
             self.stage = ResponseStage::Broken;
