@@ -67,8 +67,7 @@ module Fastrack
 
     def app
       environment
-      $LOAD_PATH.unshift(*@arguments.load_path)
-      AppFile.new(@arguments.app_file, @arguments.libraries)
+      AppFile.new(@arguments.app_file, @arguments.libraries, @arguments.load_path)
     end
 
     # Options and overrides, see Configuration. In development the default is to listen on localhost.
@@ -96,6 +95,7 @@ module Fastrack
     # Does all steps of a start before listening, so that the check can run beside the server.
     def check
       app = self.app
+      app.extend_load_path
       options, overrides = settings
       configuration = Configuration.new(options, overrides: overrides)
       ProcessSetup.new(configuration).apply
@@ -135,10 +135,15 @@ module Fastrack
 
     # @param path [String, nil] as given on the command line
     # @param libraries [Array<String>] to be required before
-    def initialize(path, libraries = [])
+    # @param load_path [Array<String>] folders of -I
+    def initialize(path, libraries = [], load_path = [])
       @path = path
       @libraries = libraries
+      @load_path = load_path
     end
+
+    # Called in the processes that read the ConfigFile and load the app. The folders are the app's, so the master does without.
+    def extend_load_path = $LOAD_PATH.unshift(*@load_path)
 
     # Loads the app, anew at each call.
     #

@@ -62,14 +62,12 @@ module Fastrack
     # @param environment [Hash, ENV]
     # @param output [#puts, nil] gets the line about the ConfigFile; nil: stdout, in the log's format
     # @param warnings [#puts, nil] gets the warnings; nil: the log
-    # @param admits [#call] whether a file that nobody has named may be read
     # @raise [ConfigurationError]
-    def initialize(given = {}, overrides: {}, environment: ENV, output: nil, warnings: nil, admits: ->(_file) { true }) # rubocop:disable Metrics/ParameterLists
+    def initialize(given = {}, overrides: {}, environment: ENV, output: nil, warnings: nil)
       @given = given.to_h { |key, value| [key.to_sym, value] }
       @overrides = overrides
       @output = output
       @warnings = warnings
-      @admits = admits
       warn_of_unknown
       # All options are checked, also those that the ConfigFile overrides.
       @assumed, @chosen = known.partition { |option, _, value| assumed?(option.name, value) }.map { |values| coerce(values) }
@@ -318,7 +316,7 @@ module Fastrack
     def default_files(environment)
       stage = @given[:environment] || AppEnvironment.name(environment)
       names = @given.key?(:user_supplied_options) ? CONFIG_FILES : CONFIG_FILES.first(1)
-      names.map { |name| name.sub("ENVIRONMENT") { Text.utf8(stage) } }.select { |name| File.file?(name) && @admits.call(Text.expand(name)) }
+      names.map { |name| name.sub("ENVIRONMENT") { Text.utf8(stage) } }.select { |name| File.file?(name) }
     end
 
     # A ConfigFile outranks options, as in Rhebok. Flags typed to `bin/rails server` outrank the ConfigFile. Values that Rails takes from

@@ -16,6 +16,7 @@ require_relative "process/start_command"
 require_relative "text"
 require_relative "upgrade/first_reading"
 require_relative "upgrade/masters"
+require_relative "upgrade/roots_program"
 require_relative "upgrade/seat"
 require_relative "worker/exit_hooks"
 require_relative "worker/first_mold"
@@ -38,6 +39,8 @@ module Fastrack
     attr_reader :pid_file
     # @return [IO, nil]
     attr_reader :access_log
+    # @return [Array<String>] see SafeFile.foreign=
+    attr_reader :names
 
     # Checks the options, then listens.
     #
@@ -128,7 +131,7 @@ module Fastrack
     # @param starting [Boolean] whether the server starts
     def sit(seat, starting: false)
       @seat = seat
-      return take_seat(starting).then { self } if starting
+      return take_seat(seat.opens_logs?).then { self } if starting
 
       start = StartCommand.current
       # The code stays, so it stays in its release.
@@ -239,6 +242,9 @@ module Fastrack
 
     # Sends stdout and stderr to the log files. Without buffers: readers follow the log, and a killed worker must not lose lines.
     def redirect_output
+      return if @redirected
+
+      @redirected = true
       @process_setup.redirect(@background ? File.open(File::NULL, "w") : nil)
       Log.flush
       # The app may have replaced $stdout and $stderr by objects that write to STDOUT and STDERR.
@@ -273,9 +279,11 @@ module Fastrack
 
     def become_master
       @subreaper = Fastrack.adopt_orphans
+      @roots = RootsProgram.take_over
       @configuration = read
+      find_names
       apply_settings
-      @names = Reading.names(@configuration)
+      RootsProgram.keep_load_path unless loaded?
       old_master = OldMaster.take_over
       @queue = OldMaster.take_over_queue(@configuration.hand_over)
       @listener_set = ListenerSet.new(@configuration)
@@ -284,27 +292,40 @@ module Fastrack
     end
 
     # Reads the ConfigFile, in another process where the app is not loaded yet. A logger is an object of the process that writes the lines, so
-    # the master reads a ConfigFile with one as well.
+    # the master reads a ConfigFile with one as well, unless root has run again (USR2).
     def read
-      admits = RootsFile.take_over
-      return @reading.call(**admits) if loaded?
+      return @reading.call if loaded?
 
-      reading = @reading
-      @reading = ->(**lines) { reading.call(**admits, **lines) }
-      @first_reading = FirstReading.new(self, @app)
+      @first_reading = FirstReading.new(self, @app, @roots&.user)
       @first_reading.configuration do |settings|
-        # Only for the choice of the file.
-        SafeFile.user = nil
-        next @reading.call(output: Seat::Lines.new, warnings: Seat::Lines.new) if settings.dig("values", "Logger")
+        SafeFile.user = @roots&.user
+        logger = settings.dig("values", "Logger")
+        next read_here if logger && @roots.nil?
 
-        HandedConfiguration.at_start(*@options, settings)
+        Log.line("the logger gets no lines of the master, because root does not read the ConfigFile at USR2; a start changes that", :warn) if logger
+        HandedConfiguration.at_start(*@options, settings, @roots)
       end
+    end
+
+    def read_here
+      extend_load_path
+      @reading.call(output: Seat::Lines.new, warnings: Seat::Lines.new)
+    end
+
+    def extend_load_path = (@app.extend_load_path if @app.respond_to?(:extend_load_path))
+
+    # Paths and addresses that a re-exec by root has found in a ConfigFile of the app's user are not root's words.
+    def find_names
+      found = Reading.names(@configuration)
+      @names = @roots&.names || found
+      SafeFile.foreign = found - @names
     end
 
     # Makes this process a generation 0 of another process's.
     #
     # @param starting [Boolean] whether to open logs, which later ones have from the master
     def take_seat(starting = false) # rubocop:disable Style/OptionalBooleanParameter
+      extend_load_path
       @configuration = @seat.read { |lines| @reading.call(**lines).tap { |configuration| ProcessSetup.new(configuration).enter } }
       @seat.settle(@configuration)
       @process_setup = ProcessSetup.new(@configuration)

@@ -5,6 +5,7 @@ require_relative "listener/inherited"
 require_relative "log"
 require_relative "process/last_words"
 require_relative "upgrade/masters"
+require_relative "upgrade/roots_program"
 require_relative "worker/control_channel"
 
 module Fastrack
@@ -125,6 +126,7 @@ module Fastrack
       elsif @old then "the old master is still running"
       elsif Process.pid == 1 then "process 1 is not replaced, because its end would end the container; replace the container"
       elsif ENV[ServerStarter::VARIABLE] then "send HUP to start_server instead"
+      else RootsProgram.obstacle(loaded: @launcher.loaded?, config_file: @launcher.configuration.file)
       end
     end
 

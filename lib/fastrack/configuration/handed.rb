@@ -32,7 +32,7 @@ module Fastrack
     # @return [Array<String>] absolute paths of files that the master makes, and its addresses
     def names(configuration)
       logs = %i[StdoutPath StderrPath AccessLog].filter_map { |name| configuration.value(name) } - ["-"]
-      [*logs, *configuration.puma&.state&.first, *configuration.control&.path].map { |path| Text.expand(path) } +
+      [*logs, *configuration.pid, *configuration.puma&.state&.first, *configuration.control&.path].map { |path| Text.expand(path) } +
         configuration.addresses.grep_v(Proxy::InnerAddress).flat_map { |address| [address.to_s, *(address.file if address.path)] }
     end
 
@@ -84,21 +84,25 @@ module Fastrack
     # @param given see Configuration
     # @param overrides see Configuration
     # @param plain see #initialize
-    def self.at_start(given, overrides, plain)
-      plain.fetch("environment").each { |name, value| ENV[name] = value }
-      new(Unread.new(given.to_h { |key, value| [key.to_sym, value] }, overrides), plain)
+    # @param roots [RootsProgram::Start, nil] what a re-exec keeps
+    def self.at_start(given, overrides, plain, roots = nil)
+      AppEnvironment::VARIABLES.each { |name| ENV[name] = plain.fetch("environment")[name] }
+      new(Unread.new(given.to_h { |key, value| [key.to_sym, value] }, overrides, roots), plain)
     end
 
     # What a start knows before the ConfigFile is read.
     class Unread
-      def initialize(given, overrides)
+      # @return [UserGroup, nil]
+      attr_reader :user, :proxy_user
+
+      def initialize(given, overrides, roots)
         @given = given
         @overrides = overrides
+        @user = roots&.user
+        @proxy_user = roots&.proxy_user
       end
 
-      def user = nil
-      alias proxy_user user
-      alias logger user
+      def logger = nil
     end
     private_constant :Unread
 
@@ -147,11 +151,11 @@ module Fastrack
     private_constant :QUIET
 
     def take(plain)
+      @sources = plain.fetch("sources").transform_keys(&:to_sym)
       @values = plain.fetch("values").to_h do |name, value|
         option = Option::BY_NAME.fetch(name.to_sym)
         [option.name, Reading.value(option, value, method(:user_of))]
       end.freeze
-      @sources = plain.fetch("sources").transform_keys(&:to_sym)
       @development, @rhebok, @rails_threads, @auto_workers = plain.fetch("switches").map { |switch| switch == true }
       @startup_hints = plain.fetch("hints").map { |line| line.to_str }
       @threads_line = plain.fetch("threads_line")&.to_str

@@ -115,7 +115,7 @@ module Fastrack
       opened = []
       configuration.addresses.each do |address|
         found = inherited.take(address)
-        opened.concat(found.empty? ? address.open_with_retries : found)
+        opened.concat(found.empty? ? SafeFile.naming(address.to_s) { address.open_with_retries } : found)
       end
       opened
     rescue Error

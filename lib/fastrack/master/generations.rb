@@ -160,6 +160,7 @@ module Fastrack
     def take_first(reading)
       mold = MoldHandle.new(HeldChild.forked(reading.pid), reading.channel, now)
       mold.handing = reading.handing
+      @launcher.redirect_output if reading.wants_logs?
       answer(mold)
       @workers.add(mold)
     end

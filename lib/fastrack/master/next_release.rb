@@ -45,6 +45,8 @@ module Fastrack
     def become_another(channel, death_pipe, handing, forks)
       return Seat.exec(@launcher, channel, death_pipe, handing) unless forks
 
+      # Before the ConfigFile is read.
+      @launcher.configuration.user&.switch
       seat = Seat.new(master: Process.ppid, channel: channel, death_pipe: death_pipe, handing: handing, subreaper: @launcher.subreaper?,
                       background: @launcher.background?)
       FirstMold.new(@launcher, @app, channel, death_pipe, starting: false, seat: seat).live

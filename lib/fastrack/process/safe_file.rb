@@ -2,6 +2,7 @@
 
 require "fcntl"
 require_relative "../text"
+require_relative "users_reach"
 
 module Fastrack
   # Opens, makes, renames and removes the files of the master: logs, pid file, state file, sockets.
@@ -35,9 +36,16 @@ module Fastrack
       # @param user [UserGroup, nil] value of the option User
       # @raise [SystemCallError] if the user's groups cannot be read
       def user=(user)
-        @name = user&.name
+        @user_name = user&.name
         @app_user = careful?(user) ? AppUser.new(user.name, user.uid, user.gid) : nil
+        @reach = @app_user && UsersReach.new(user.uid, @app_user)
       end
+
+      # @return [String, nil] the name of the app's user
+      attr_reader :user_name
+
+      # @return [UsersReach, nil] what the app's user can change, if the master is root
+      attr_reader :reach
 
       # Paths and addresses that the app's user has named after the start. Root acts there as that user, whoever owns the folders.
       #
@@ -66,7 +74,7 @@ module Fastrack
         rescue Errno::EACCES
           raise if Process.euid.zero?
 
-          raise Refused, "permission denied to user #{@name}, who can change where the path leads"
+          raise Refused, "permission denied to user #{@user_name}, who can change where the path leads"
         end
       end
 

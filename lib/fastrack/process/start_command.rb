@@ -22,6 +22,8 @@ module Fastrack
     attr_reader :physical
     # @return [Hash{String => String}]
     attr_reader :environment
+    # @return [Array<String>] folders of libraries, absolute
+    attr_reader :load_path
 
     class << self
       # Reads command, directory and environment, once.
@@ -45,11 +47,13 @@ module Fastrack
       @intact = running?(words)
       environment = intact? ? initial_environment : current_environment
       @physical = Text.utf8(Dir.pwd)
+      @load_path = $LOAD_PATH.map { |folder| File.expand_path(folder) }.freeze
+      @script = File.expand_path($PROGRAM_NAME).freeze
       @directory = named_directory(environment, words).dup.freeze
       words = rebuilt(words.first) unless intact?
-      bundled = bundled?(environment)
-      @environment = (bundled ? without_bundler(environment) : environment).freeze
-      @command = (bundled ? [RbConfig.ruby, environment["BUNDLE_BIN_PATH"], "exec", *words] : words).freeze
+      @bundled = bundled?(environment)
+      @environment = (@bundled ? without_bundler(environment) : environment).freeze
+      @command = (@bundled ? [RbConfig.ruby, environment["BUNDLE_BIN_PATH"], "exec", *words] : words).freeze
     end
 
     # @return [Boolean] whether command and environment are the original ones, not changed by rackup, Bundler or the app
@@ -78,6 +82,24 @@ module Fastrack
 
       Dir.chdir(directory)
       ENV["PWD"] = directory
+    end
+
+    # @return [Array<String>] absolute paths of programs that a new start runs, and of the folders in which it looks them up
+    def programs
+      bundler = @command[1] if @bundled
+      [RbConfig.ruby, @script, *bundler, *[@command.first, *(File.basename(@script) if @bundled || !intact?)].flat_map { |name| looked_up(name) }]
+    end
+
+    # @return [String, nil] the Gemfile that a new start reads; nil without Bundler
+    def gemfile
+      return unless $LOADED_FEATURES.any? { |file| file.end_with?("/bundler.rb", "/bundler/setup.rb") }
+
+      given = @environment["BUNDLE_GEMFILE"].to_s
+      return File.expand_path(given, @directory) unless given.empty?
+
+      folders = [@directory]
+      folders << File.dirname(folders.last) until folders.last == "/"
+      folders.product(%w[gems.rb Gemfile]).map { |parts| File.join(*parts) }.find { |file| File.file?(file) }
     end
 
     # Replaces this process by a new start, with the current ENV. No at_exit hook runs.
@@ -118,9 +140,19 @@ module Fastrack
     def which(word)
       return word if word.include?("/") && File.executable?(word)
 
-      ENV.fetch("PATH", "").b.split(File::PATH_SEPARATOR).map { |dir| File.join(Text.utf8(dir), Text.utf8(word)) }
-         .find { |path| File.file?(path) && File.executable?(path) }
+      folders.map { |folder| File.join(folder, Text.utf8(word)) }.find { |path| program?(path) }
     end
+
+    # @return [Array<String>] a program, and the folders of PATH where another one of its name would count
+    def looked_up(name)
+      return [File.expand_path(name, @directory)] if name.include?("/")
+
+      before = folders.take_while { |folder| !program?(File.join(folder, name)) }
+      [*before, *which(name)].map { |path| File.expand_path(path, @directory) }
+    end
+
+    def folders = ENV.fetch("PATH", "").b.split(File::PATH_SEPARATOR).map { |folder| Text.utf8(folder) }
+    def program?(path) = File.file?(path) && File.executable?(path)
 
     def initial_environment
       list("environ").filter_map { |pair| pair.partition("=").values_at(0, 2) if pair.include?("=") }.to_h

@@ -28,7 +28,9 @@ module Fastrack
     #
     # @param launcher [Launcher]
     # @param app [AppFile]
-    def initialize(launcher, app)
+    # @param user [UserGroup, nil] the app's user, if root has run again (USR2). Nothing of that user's runs as root
+    def initialize(launcher, app, user)
+      @user = user
       LastWords.open
       @death_pipe = IO.pipe
       @handing, theirs = Handing.pair
@@ -36,12 +38,16 @@ module Fastrack
       @pid, @channel = ControlChannel.fork(ControlChannel.pair, []) do |channel|
         [@handing, @death_pipe.last].each(&:close)
         FirstReading.leave_to_master
-        seat = Seat.new(master: master, channel: channel, death_pipe: @death_pipe.first, handing: theirs, subreaper: launcher.subreaper?, background: false)
+        user&.switch
+        seat = Seat.new(master: master, channel: channel, death_pipe: @death_pipe.first, handing: theirs, subreaper: launcher.subreaper?, background: false, opens_logs: user.nil?)
         FirstMold.new(launcher, app, channel, @death_pipe.first, starting: true, seat: seat).live
       end
       theirs.close
       @channel.write(ControlChannel::KNOWN)
     end
+
+    # Whether the process gets open logs from the master.
+    def wants_logs? = !@user.nil?
 
     # Closes what the master has inherited, and is not for this process.
     def self.leave_to_master

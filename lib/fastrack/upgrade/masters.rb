@@ -10,6 +10,7 @@ require_relative "../process/last_words"
 require_relative "../process/start_command"
 require_relative "../proxy"
 require_relative "../worker/control_channel"
+require_relative "roots_program"
 
 module Fastrack
   # The new master's view of the old one: a channel, and the shared queue of the workers. Both come as descriptors in environment variables.
@@ -78,39 +79,6 @@ module Fastrack
     def ready(quit:) = @channel.write(quit ? ControlChannel::READY_AND_QUIT : ControlChannel::READY)
   end
 
-  # The ConfigFile of a new master of root's (USR2), where no option names one. Since the start of the old master the app's user may have
-  # written a file, which is not to run as root.
-  module RootsFile
-    # The app's user, and the old master's ConfigFile.
-    VARIABLE = "FASTRACK_CONFIG_FILE"
-
-    module_function
-
-    # Called in the process that becomes a new master.
-    #
-    # @param configuration [Configuration] of the old master
-    def pass_on(configuration)
-      ENV[VARIABLE] = "#{configuration.user.name} #{configuration.file}" if SafeFile.app_user
-    end
-
-    # @return [Hash{Symbol => #call}] see Configuration
-    def take_over(environment = ENV)
-      name, file = environment.delete(VARIABLE)&.split(" ", 2)
-      return {} if name.nil? || !Process.euid.zero?
-
-      SafeFile.user = UserGroup.find(name)
-      { admits: ->(found) { found == file || SafeFile.roots?(found) || tell(found, name) } }
-    rescue ArgumentError
-      {}
-    end
-
-    def tell(file, name)
-      Log.line("#{file} is not read at USR2, because user #{name} can have written it; stop and start the server to use it", :warn)
-      false
-    end
-    private_class_method :tell
-  end
-
   # The old master's view of the new one, which the old one has started by its own start command.
   #
   #     booting --ready--> ready
@@ -121,7 +89,7 @@ module Fastrack
 
     # Variables with descriptors or the pid of this process.
     STALE_VARIABLES = [
-      InheritedListeners::VARIABLE, InheritedListeners::FORMER, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE, RootsFile::VARIABLE,
+      InheritedListeners::VARIABLE, InheritedListeners::FORMER, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE, RootsProgram::VARIABLE,
       *SystemdSockets::VARIABLES
     ].freeze
 
@@ -177,7 +145,7 @@ module Fastrack
         InheritedListeners.pass_on(launcher.listeners, launcher.former_listeners, supervised: launcher.supervised?)
         ENV[OldMaster::VARIABLE] = channel.to_io.fileno.to_s
         ENV[LastWords::VARIABLE] = LastWords.writer.fileno.to_s
-        RootsFile.pass_on(launcher.configuration)
+        RootsProgram.pass_on(launcher.configuration, launcher.names)
         ENV[Proxy::VARIABLE] = Proxy.path if launcher.configuration.proxy?
         ENV[OldMaster::QUEUE_VARIABLE] = "#{SharedQueue::LAYOUT}:#{launcher.queue.fds.join(",")}" if launcher.queue
       end

@@ -113,14 +113,18 @@ module Fastrack
     # @return [IO, nil] target of the access log
     attr_reader :access_log
 
-    def initialize(master:, channel:, death_pipe:, handing:, subreaper:, background:)
+    # @param opens_logs [Boolean] whether this process opens log files. Else it has the master's
+    def initialize(master:, channel:, death_pipe:, handing:, subreaper:, background:, opens_logs: false) # rubocop:disable Metrics/ParameterLists
       @master = master
       @channel = channel
       @death_pipe = death_pipe
       @handing = handing
       @subreaper = subreaper
       @background = background
+      @opens_logs = opens_logs
     end
+
+    def opens_logs? = @opens_logs
 
     # Always empty: the master's leaving listeners are among #former.
     def leaving = []

@@ -42,7 +42,7 @@ module Fastrack
       prepare
       guard.kill.join
       # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.
-      @launcher.redirect_output if @starting
+      @launcher.redirect_output if @starting && @seat&.opens_logs? != false
       tell(ControlChannel::MOLD)
       tell_memory
       obey
