@@ -45,6 +45,9 @@ class LoneProxy
     @workers.accept
   end
 
+  # The next connection of the proxy's to a worker, if it comes within so many seconds.
+  def next_worker(seconds) = (@workers.accept if @workers.wait_readable(seconds))
+
   # Whether the proxy makes another connection to a worker.
   def asked? = !@workers.wait_readable(0).nil?
 

@@ -9,9 +9,11 @@ use crate::access_log::Answered;
 use crate::compress::{Compressed, Error};
 use crate::connection::{Delivery, InFlight};
 use crate::files::Content;
+use crate::pace::Pace;
 use crate::shares::Part;
 use crate::upstream::{StreamEnd, WorkerBody};
 use crate::work::Lasting;
+use crate::worker_socket::MOST_READ;
 
 /// Where a body comes from.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct Outgoing {
     /// The line in the access log, for an answer of this process.
     line: Option<Answered>,
     delivery: Delivery,
+    /// None for HTTP/1.1.
+    pace: Option<Pace>,
     /// None until the response is a stream.
     stream: Option<Lasting>,
 }
@@ -38,7 +42,9 @@ pub struct Outgoing {
 impl Outgoing {
     /// The body of the response to `request`.
     pub fn new(source: Source, request: InFlight) -> Self {
-        Outgoing { source, line: None, delivery: Delivery::new(request), stream: None }
+        let delivery = Delivery::new(request);
+        let pace = delivery.pace();
+        Outgoing { source, line: None, delivery, pace, stream: None }
     }
 
     /// Leaves out the body if it is this process's own, and returns its length. A worker leaves out its own body where none is wanted.
@@ -54,17 +60,28 @@ impl Outgoing {
 }
 
 impl Outgoing {
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    /// The next part, for which at most so many bytes are read.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        most: usize,
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         match &mut self.source {
             Source::Own(content) => {
-                let part = content.poll_part(cx);
+                let part = content.poll_part(cx, most);
                 if let (Some(line), Poll::Ready(Some(Ok(part)))) = (&mut self.line, &part) {
                     line.add(part.len());
                 }
                 part.map_ok(Frame::data).map_err(Error::from)
             }
-            Source::Worker(body) => Pin::new(body).poll_frame(cx).map_err(Error::from),
-            Source::Compressed { body, .. } => Pin::new(&mut **body).poll_frame(cx),
+            Source::Worker(body) => {
+                body.read_at_most(most);
+                Pin::new(body).poll_frame(cx).map_err(Error::from)
+            }
+            Source::Compressed { body, .. } => {
+                body.inner().read_at_most(most);
+                Pin::new(&mut **body).poll_frame(cx)
+            }
         }
     }
 
@@ -80,7 +97,7 @@ impl Outgoing {
         }
         ready!(self.stream.get_or_insert_with(|| self.delivery.begin_lasting()).poll_end(cx));
         match body.end() {
-            StreamEnd::Whole => self.poll_source(cx),
+            StreamEnd::Whole => self.poll_source(cx, MOST_READ),
             StreamEnd::Later => Poll::Pending,
             StreamEnd::Cut => Poll::Ready(Some(Err("the server stops".into()))),
         }
@@ -95,9 +112,24 @@ impl Body for Outgoing {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let mut frame = self.poll_source(cx);
+        let this = &mut *self;
+        let most = match &mut this.pace {
+            Some(pace) => ready!(pace.poll_room(cx)),
+            None => MOST_READ,
+        };
+        let mut frame = this.poll_source(cx, most);
         if frame.is_pending() {
-            frame = self.poll_stream(cx);
+            frame = this.poll_stream(cx);
+        }
+        match (&mut this.pace, &mut frame) {
+            // h2 would keep the rest for a stream that nobody can reset any more.
+            (Some(pace), Poll::Ready(None)) => ready!(pace.poll_sent(cx)),
+            (Some(pace), Poll::Ready(Some(Ok(part)))) => {
+                if let Some(bytes) = part.data_mut() {
+                    *bytes = pace.count(std::mem::take(bytes));
+                }
+            }
+            _ => {}
         }
         self.delivery.offer(frame.is_ready());
         if matches!(frame, Poll::Ready(Some(Err(_)))) {
@@ -107,11 +139,12 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.source {
+        let is_over = match &self.source {
             Source::Own(content) => content.left() == 0,
             Source::Worker(body) => body.is_end_stream(),
             Source::Compressed { .. } => false,
-        }
+        };
+        is_over && self.pace.as_ref().is_none_or(Pace::is_sent)
     }
 
     fn size_hint(&self) -> SizeHint {

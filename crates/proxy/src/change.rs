@@ -3,7 +3,7 @@
 use hyper::ext::Protocol;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::upgrade::{self, OnUpgrade};
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
@@ -57,10 +57,10 @@ impl Change {
     }
 
     /// The response that changes the protocol. Bytes pass both ways until both sides have ended.
-    pub fn make(self, mut response: Response<WorkerBody>, in_flight: InFlight) -> Response<Outgoing> {
-        let worker = upgrade::on(&mut response);
+    pub fn make(self, response: Response<WorkerBody>, in_flight: InFlight) -> Response<Outgoing> {
+        let (parts, worker) = response.into_parts();
         let mut answer = Response::new(());
-        *answer.headers_mut() = std::mem::take(response.headers_mut());
+        *answer.headers_mut() = parts.headers;
         if self.is_stream {
             fields::remove_hop_by_hop(answer.headers_mut());
             answer.headers_mut().remove(header::SEC_WEBSOCKET_ACCEPT);
@@ -74,8 +74,8 @@ impl Change {
         }
         let tunnel = request.begin_lasting(Kind::Tunnel);
         tokio::spawn(async move {
-            let (Ok(client), Ok(worker)) = tokio::join!(self.client, worker) else { return };
-            tunnel::pass(TokioIo::new(client), TokioIo::new(worker), &tunnel).await;
+            let (Ok(client), Some(worker)) = (self.client.await, worker.into_tunnel()) else { return };
+            tunnel::pass(TokioIo::new(client), worker, &tunnel).await;
             drop(request);
         });
         answer.map(|()| Outgoing::new(Source::Own(Content::empty()), in_flight))

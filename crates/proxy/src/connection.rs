@@ -10,19 +10,21 @@ use std::time::Duration;
 use hyper::Version;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
 use crate::ending::Stop;
 use crate::place::Place;
-use crate::shares::{Part, Share};
+use crate::shares::Share;
 use crate::stats;
-use crate::work::{Kind, Lasting};
 use crate::worker_socket::WorkerSocket;
 
+mod delivery;
 mod inbound;
 mod notes;
+mod request;
 
+pub use delivery::Delivery;
 pub use inbound::Inbound;
 pub use notes::{Note, Notes};
+pub use request::InFlight;
 
 /// How long a client may send nothing, and how long it may send at all, after the server's end. The server discards it, as a worker does
 /// (crates/engine/src/reactor/linger.rs): a close with unread bytes would be a reset, and the client could lose the response (RFC 9112 §9.6).
@@ -79,6 +81,8 @@ pub struct Connection {
     pub exchanges: Arc<Share>,
     /// Bytes of encoders.
     pub encoders: Arc<Share>,
+    /// Bytes of responses that wait for the client, beyond the first ones of each.
+    pub responses: Arc<Share>,
 }
 
 impl Connection {
@@ -117,6 +121,7 @@ impl Connection {
             looks: AtomicBool::new(false),
             exchanges: Arc::default(),
             encoders: Arc::default(),
+            responses: Arc::default(),
         })
     }
 
@@ -219,7 +224,7 @@ impl Connection {
         self.begun.fetch_add(1, Relaxed);
         stats::REQUESTS.fetch_add(1, Relaxed);
         self.place.work.begin_request();
-        InFlight { connection: Arc::clone(self), is_lasting: false, part: None }
+        InFlight::new(Arc::clone(self))
     }
 
     /// Notes the connection to the worker that gets the request, and tells the worker if the client has left. Streams of HTTP/2 end by
@@ -299,63 +304,6 @@ impl Connection {
     }
 }
 
-/// A request in progress, or the stream or tunnel that it has become.
-#[derive(Debug)]
-pub struct InFlight {
-    connection: Arc<Connection>,
-    is_lasting: bool,
-    part: Option<Arc<Part>>,
-}
-
-impl InFlight {
-    /// Keeps the client's part of something scarce as long as the request lasts.
-    pub fn keep(&mut self, part: Part) {
-        self.part = Some(Arc::new(part));
-    }
-
-    /// The client's connection becomes a tunnel: bytes come after the server's end, too.
-    pub fn becomes_tunnel(&self) {
-        self.connection.is_tunnel.store(true, Relaxed);
-    }
-
-    /// The request becomes a stream or tunnel, which is no work that a process finishes before it ends.
-    pub fn begin_lasting(&mut self, kind: Kind) -> Lasting {
-        let work = &self.connection.place.work;
-        if !std::mem::replace(&mut self.is_lasting, true) {
-            work.end_request();
-        }
-        work.begin_lasting(kind)
-    }
-}
-
-impl Clone for InFlight {
-    /// The request lasts until all copies are gone.
-    fn clone(&self) -> Self {
-        self.connection.requests.fetch_add(1, Relaxed);
-        if !self.is_lasting {
-            self.connection.place.work.begin_request();
-        }
-        InFlight {
-            connection: Arc::clone(&self.connection),
-            is_lasting: self.is_lasting,
-            part: self.part.clone(),
-        }
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.connection.wait_from_now();
-        if self.connection.requests.fetch_sub(1, Relaxed) == 1 {
-            *self.connection.worker.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            self.connection.notes.wake();
-        }
-        if !self.is_lasting {
-            self.connection.place.work.end_request();
-        }
-    }
-}
-
 /// How long a client may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
@@ -365,58 +313,6 @@ pub struct Times {
     pub idle: Duration,
     /// Until it takes more of a response.
     pub write: Duration,
-}
-
-/// A response on its way to the client.
-#[derive(Debug)]
-pub struct Delivery {
-    request: InFlight,
-    is_offered: bool,
-    /// That of the HTTP/2 stream.
-    clock: Option<Arc<Clock>>,
-}
-
-impl Delivery {
-    /// The delivery of the response to `request`, which the client can take now.
-    pub fn new(request: InFlight) -> Self {
-        let mut delivery = Delivery { request, is_offered: false, clock: Clock::current() };
-        delivery.offer(true);
-        delivery
-    }
-
-    /// The response becomes a stream.
-    pub fn begin_lasting(&mut self) -> Lasting {
-        self.request.begin_lasting(Kind::Stream)
-    }
-
-    /// Notes that the response has ended in its middle.
-    pub fn cut(&self) {
-        let connection = &self.request.connection;
-        connection.is_cut.store(!connection.has_frames(), Relaxed);
-    }
-
-    /// Notes whether the client can take a part now. If not, this process waits for the response.
-    pub fn offer(&mut self, is_offered: bool) {
-        if let Some(clock) = &self.clock {
-            return clock.offer(is_offered);
-        }
-        let connection = &*self.request.connection;
-        if is_offered {
-            connection.took();
-        }
-        match (self.is_offered, is_offered) {
-            (false, true) => connection.offered.fetch_add(1, Relaxed),
-            (true, false) => connection.offered.fetch_sub(1, Relaxed),
-            _ => 0,
-        };
-        self.is_offered = is_offered;
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        self.offer(false);
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use fastrack_http::{error_body, Error};
-use http_body_util::{Either, Empty};
-use hyper::body::{Body, Bytes, Incoming};
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri;
@@ -24,7 +23,7 @@ use crate::requests::{self, SentTarget};
 use crate::site::{CurrentSite, Site};
 use crate::stats;
 use crate::uploaded::Uploaded;
-use crate::upstream::{self, Failure, Upload, Upstream, WorkerBody};
+use crate::upstream::{self, Failure, Upstream, WorkerBody};
 use crate::worker_request;
 
 /// Answers the requests of one thread's clients.
@@ -206,24 +205,22 @@ impl Exchange<'_> {
         // The stream of an extended CONNECT is no body.
         let has_body = change.is_none() && !body.is_end_stream();
         let progress = has_body.then(|| Progress::new(worker_request::waits(&parts)));
-        let body = match &progress {
-            Some(progress) => Either::Left(Uploaded::new(body, Arc::clone(progress), in_flight.clone())),
-            None => Either::Right(Empty::new()),
-        };
-        worker_request::prepare(&mut parts, &body, self.site, self.connection, self.client);
+        let body =
+            progress.as_ref().map(|progress| Uploaded::new(body, Arc::clone(progress), in_flight.clone()));
+        worker_request::prepare(&mut parts, body.as_ref(), self.site, self.connection, self.client);
         let asked = Asked::of(&parts);
         // After the request's time was noted: this wait is time in the queue.
         match self.upstream.place(self.connection).await {
             Ok(place) => in_flight.keep(place),
             Err(failure) => {
                 let mut response = failed(&failure);
-                if !body.is_end_stream() {
+                if body.is_some() {
                     end_connection(&mut response);
                 }
                 return answered(response, in_flight, logged);
             }
         }
-        let mut answer = match self.send(parts, body, progress.as_ref()).await {
+        let mut answer = match self.send(parts, body).await {
             Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => match change {
                 Some(change) => change.make(response, in_flight),
                 None => answered(own(StatusCode::BAD_GATEWAY), in_flight, logged),
@@ -247,31 +244,17 @@ impl Exchange<'_> {
     }
 
     /// Sends the request. A GET or HEAD without a body is sent again if its worker dies.
-    async fn send(
-        &self,
-        parts: Parts,
-        body: Upload,
-        progress: Option<&Arc<Progress>>,
-    ) -> Result<Response<WorkerBody>, Failure> {
-        let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_end_stream();
-        let again = is_repeatable.then(|| parts.clone());
-        let mut request = Request::from_parts(parts, body);
-        if let Some(progress) = progress.map(Arc::clone) {
-            hyper::ext::on_informational(&mut request, move |response| {
-                if response.status() == StatusCode::CONTINUE {
-                    progress.want();
-                }
-            });
+    async fn send(&self, parts: Parts, body: Option<Uploaded>) -> Result<Response<WorkerBody>, Failure> {
+        let is_repeatable = matches!(parts.method, Method::GET | Method::HEAD) && body.is_none();
+        let (request, upload) = upstream::Request::new(&parts, body);
+        drop(parts);
+        let kept_for = self.site.settings.times().idle;
+        let result = self.upstream.send(&request, upload, kept_for, self.connection).await;
+        if is_repeatable && matches!(result, Err(Failure::Lost)) {
+            stats::RETRIED.fetch_add(1, Relaxed);
+            return self.upstream.send_anew(&request, self.connection).await;
         }
-        let result = self.upstream.send(request, self.site.settings.times().idle, self.connection).await;
-        match (result, again) {
-            (Err(Failure::Lost), Some(parts)) => {
-                stats::RETRIED.fetch_add(1, Relaxed);
-                let body = Either::Right(Empty::<Bytes>::new());
-                self.upstream.send_anew(Request::from_parts(parts, body), self.connection).await
-            }
-            (result, _) => result,
-        }
+        result
     }
 }
 

@@ -28,6 +28,7 @@ mod listening;
 mod local;
 mod memory;
 mod orders;
+mod pace;
 mod place;
 mod progress;
 mod proxy_protocol;

@@ -1,4 +1,4 @@
-//! Memory: what encoders may take, and what goes back to the system.
+//! Memory: what encoders and responses may take, and what goes back to the system.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -17,19 +17,28 @@ const GZIP_ENCODER: usize = 288 * 1024;
 const LEAST_ENCODER: usize = 64 * 1024;
 const PER_BYTE: u64 = 4;
 
+/// Bytes of responses that may wait for clients of HTTP/2, beyond the first ones of each.
+const RESPONSES: usize = 16 * 1024 * 1024;
+
 /// Requests and clients that have left before memory goes back, and the time from one time to the next: it stops the other threads for
 /// milliseconds.
 const LEFT: usize = 64;
 const TRIM_PAUSE: Duration = Duration::from_secs(10);
 
-static SHARES: LazyLock<Arc<Shares>> = LazyLock::new(|| Shares::new(ENCODERS));
+static ENCODER_SHARES: LazyLock<Arc<Shares>> = LazyLock::new(|| Shares::new(ENCODERS));
+static RESPONSE_SHARES: LazyLock<Arc<Shares>> = LazyLock::new(|| Shares::new(RESPONSES));
 
 /// Memory for the encoder of a body of this length; None: the client with this share holds too much of it, and the body stays as it is.
 pub fn for_encoder(share: &Arc<Share>, coding: Coding, length: Option<u64>) -> Option<Part> {
     let most = if coding == Coding::Gzip { GZIP_ENCODER } else { ENCODER };
     let needed = length.and_then(|length| usize::try_from(length.saturating_mul(PER_BYTE)).ok());
     let amount = needed.map_or(most, |needed| needed.saturating_add(LEAST_ENCODER).min(most));
-    SHARES.try_take(share, amount)
+    ENCODER_SHARES.try_take(share, amount)
+}
+
+/// Memory for so many more bytes of a response; None: the client with this share holds too much of it.
+pub fn for_response(share: &Arc<Share>, amount: usize) -> Option<Part> {
+    RESPONSE_SHARES.try_take(share, amount)
 }
 
 /// Gives free memory back to the system when load has gone: the allocator keeps it.

@@ -27,6 +27,11 @@ impl Progress {
         worker.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether the client may send the body.
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(SeqCst)
+    }
+
     /// Notes that the whole body has come.
     pub fn set_whole(&self) {
         self.is_whole.store(true, SeqCst);
@@ -39,12 +44,12 @@ impl Progress {
 
     /// Ready once the worker wants the body.
     pub fn poll_wanted(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.is_wanted.load(SeqCst) {
+        if self.is_wanted() {
             return Poll::Ready(());
         }
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = Some(cx.waker().clone());
         // The word may have come meanwhile.
-        if self.is_wanted.load(SeqCst) {
+        if self.is_wanted() {
             Poll::Ready(())
         } else {
             Poll::Pending

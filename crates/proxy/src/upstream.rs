@@ -1,32 +1,36 @@
-//! Kept connections to the workers, over the server's unix socket.
+//! Connections to the workers, over the server's unix socket.
 //!
-//! hyper-util's legacy client would do, too. It takes a task's wake-up and two channels more for each request, and it does not tell a
-//! request that was never sent from one whose worker has died.
+//! hyper's client would do, too. It takes 28 KB for each connection, reads before the response's client has room, and has a task for what
+//! the request's own task can do.
 
+mod body;
+mod exchange;
+mod framing;
+mod head;
 mod kept;
+mod sending;
+mod tail;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{Either, Empty};
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
+use hyper::http::request::Parts;
+use hyper::{Method, Response};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout, Instant};
 
 use crate::connection::Connection;
 use crate::shares::{Part, Shares};
 use crate::uploaded::Uploaded;
-use crate::worker_socket::{Wire, WorkerSocket};
-use kept::{Kept, WorkerConnection};
-pub use kept::{StreamEnd, WorkerBody};
-
-/// A request's body: the client's, or none.
-pub type Upload = Either<Uploaded, Empty<Bytes>>;
+use crate::worker_socket::WorkerSocket;
+pub use body::{StreamEnd, WorkerBody};
+use exchange::{exchange, Ended};
+use head::Malformed;
+use kept::Kept;
+use sending::{Sending, Upload};
 
 /// Pause before the next try while the backlog of the workers is full, or no descriptor is free.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(5);
@@ -44,6 +48,21 @@ const IDLE_PART: usize = 8;
 /// Age at which a connection without a request is no longer used, if the workers keep it for that long.
 const MAX_IDLE_TIME: Duration = Duration::from_secs(20);
 
+/// A request as workers get it.
+#[derive(Debug)]
+pub struct Request {
+    head: Bytes,
+    is_head: bool,
+}
+
+impl Request {
+    /// The request with this head, and its body.
+    pub fn new(parts: &Parts, body: Option<Uploaded>) -> (Self, Option<Upload>) {
+        let upload = body.map(|body| Upload::new(body, &parts.headers));
+        (Request { head: head::encode(parts), is_head: parts.method == Method::HEAD }, upload)
+    }
+}
+
 /// Why there is no response.
 #[derive(Debug)]
 pub enum Failure {
@@ -54,7 +73,7 @@ pub enum Failure {
     /// The request's body has not arrived whole: the client has broken its framing, or has gone (None).
     Upload(Option<fastrack_http::Error>),
     /// The response makes no sense.
-    Other(hyper::Error),
+    Other(Malformed),
 }
 
 /// The connections of one thread.
@@ -83,56 +102,61 @@ impl Upstream {
     /// older than half of that is not used, because its worker may be closing it.
     pub async fn send(
         &self,
-        request: Request<Upload>,
+        request: &Request,
+        upload: Option<Upload>,
         kept_for: Duration,
         client: &Connection,
     ) -> Result<Response<WorkerBody>, Failure> {
-        self.send_by(request, Some(MAX_IDLE_TIME.min(kept_for / 2)), client).await
+        self.send_by(request, upload, Some(MAX_IDLE_TIME.min(kept_for / 2)), client).await
     }
 
-    /// Sends a request by a new connection, because kept connections may belong to the worker that has just died.
+    /// Sends a request without a body by a new connection, because kept connections may belong to the worker that has just died.
     pub async fn send_anew(
         &self,
-        request: Request<Upload>,
+        request: &Request,
         client: &Connection,
     ) -> Result<Response<WorkerBody>, Failure> {
-        self.send_by(request, None, client).await
+        self.send_by(request, None, None, client).await
     }
 
     async fn send_by(
         &self,
-        mut request: Request<Upload>,
+        request: &Request,
+        upload: Option<Upload>,
         max_age: Option<Duration>,
         client: &Connection,
     ) -> Result<Response<WorkerBody>, Failure> {
-        let upload = match request.body() {
-            Either::Left(uploaded) => Some(uploaded.progress()),
-            Either::Right(_) => None,
-        };
         let mut tries = TRIES;
+        let mut socket = self.connection(max_age).await.map_err(Failure::Unreachable)?;
+        let mut sending = Some(Sending::new(&socket, &request.head, upload));
         loop {
             tries -= 1;
-            // Kept connections may all belong to workers that have ended. So the last try is a new one.
-            let max_age = max_age.filter(|_| tries > 0);
-            let mut connection = self.connection(max_age).await.map_err(Failure::Unreachable)?;
-            connection.socket.begin(upload.clone());
-            client.set_worker(&connection.socket);
-            match connection.sender.try_send_request(request).await {
-                Ok(response) => {
-                    return Ok(WorkerBody::of(response, connection, &self.kept));
+            client.set_worker(&socket);
+            match exchange(&socket, &mut sending, request.is_head).await {
+                Ok((head, read)) => {
+                    // Nobody asks for a body after the response.
+                    let rest = sending.filter(|sending| !sending.is_unwanted());
+                    let rest = rest.map(|rest| tokio::spawn(rest.finish()));
+                    return Ok(WorkerBody::of(head, read, socket, rest, &self.kept));
                 }
-                Err(mut error) => match error.take_message() {
-                    // The worker had closed the connection before the request was sent.
-                    Some(unsent) if tries > 0 => request = unsent,
-                    _ => return Err(failure(error.into_error())),
-                },
+                // The worker had closed the connection before the request was sent.
+                Err(Ended::Unsent) if tries > 0 => {
+                    // Kept connections may all belong to workers that have ended. So the last try is a new one.
+                    let max_age = max_age.filter(|_| tries > 1);
+                    socket = self.connection(max_age).await.map_err(Failure::Unreachable)?;
+                    sending.iter_mut().for_each(|sending| sending.move_to(&socket));
+                }
+                Err(ended) => {
+                    socket.cut();
+                    return Err(ended.into());
+                }
             }
         }
     }
 
     /// A kept connection of at most this age, or a new one. In a shortage it tries both again and again, because no event reports the end
     /// of a shortage.
-    async fn connection(&self, max_age: Option<Duration>) -> io::Result<WorkerConnection> {
+    async fn connection(&self, max_age: Option<Duration>) -> io::Result<Arc<WorkerSocket>> {
         let began = Instant::now();
         loop {
             if let Some(kept) = max_age.and_then(|age| self.kept.take(age)) {
@@ -147,16 +171,8 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self) -> io::Result<WorkerConnection> {
-        let socket = WorkerSocket::new(UnixStream::connect(&self.path).await?);
-        let (sender, connection) = http1::Builder::new()
-            .max_headers(1024)
-            .handshake(TokioIo::new(Wire(Arc::clone(&socket))))
-            .await
-            .map_err(io::Error::other)?;
-        // Errors of the connection are also errors of its requests.
-        tokio::spawn(connection.with_upgrades());
-        Ok(WorkerConnection { sender, socket })
+    async fn connect(&self) -> io::Result<Arc<WorkerSocket>> {
+        Ok(WorkerSocket::new(UnixStream::connect(&self.path).await?))
     }
 }
 
@@ -165,20 +181,13 @@ pub fn may_pass(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock || fastrack_sys::is_out_of_fds(error)
 }
 
-fn failure(error: hyper::Error) -> Failure {
-    let is_reset = |error: &(dyn std::error::Error + 'static)| {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-        error
-            .downcast_ref::<io::Error>()
-            .is_some_and(|error| matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof))
-    };
-    let source = std::error::Error::source(&error);
-    match error {
-        // hyper's word for an error of the body that it was to send.
-        error if error.is_user() => Failure::Upload(judgement(&error)),
-        error if error.is_incomplete_message() || error.is_canceled() => Failure::Lost,
-        _ if source.is_some_and(is_reset) => Failure::Lost,
-        error => Failure::Other(error),
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Unsent | Ended::Lost => Failure::Lost,
+            Ended::Upload(error) => Failure::Upload(error.and_then(|error| judgement(&error))),
+            Ended::Malformed(error) => Failure::Other(error),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! The request as a worker gets it.
 
-use http_body_util::Either;
 use hyper::body::Body;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
@@ -12,10 +11,16 @@ use crate::fields::{self, Told};
 use crate::forwarded::Client;
 use crate::requests::SentTarget;
 use crate::site::Site;
-use crate::upstream::Upload;
+use crate::uploaded::Uploaded;
 
 /// Makes the request one of HTTP/1.1, names the client, and frames the body.
-pub fn prepare(parts: &mut Parts, body: &Upload, site: &Site, connection: &Connection, client: Client) {
+pub fn prepare(
+    parts: &mut Parts,
+    body: Option<&Uploaded>,
+    site: &Site,
+    connection: &Connection,
+    client: Client,
+) {
     let fields = &mut parts.headers;
     if let Some(host) =
         parts.uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok())
@@ -60,15 +65,17 @@ fn join_cookies(fields: &mut HeaderMap) {
     }
 }
 
-/// Names the body's own length, or has it sent in chunks. hyper would send no body of unknown length with a GET, and no body at all beside the
-/// Content-Length of another one.
-fn frame(fields: &mut HeaderMap, body: &Upload) {
-    match (body, body.size_hint().exact()) {
-        (Either::Left(_), Some(length)) => drop(fields.insert(header::CONTENT_LENGTH, length.into())),
-        (Either::Left(_), None) => {
+/// Names the body's own length, or has it sent in chunks.
+fn frame(fields: &mut HeaderMap, body: Option<&Uploaded>) {
+    let Some(body) = body else {
+        fields.remove(header::TRANSFER_ENCODING);
+        return;
+    };
+    match body.size_hint().exact() {
+        Some(length) => drop(fields.insert(header::CONTENT_LENGTH, length.into())),
+        None => {
             fields.remove(header::CONTENT_LENGTH);
             fields.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        (Either::Right(_), _) => {}
     }
 }

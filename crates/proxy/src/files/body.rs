@@ -47,17 +47,17 @@ impl Content {
         }
     }
 
-    /// The next bytes; None at the end.
-    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// The next bytes, of which at most so many are read from the disk; None at the end.
+    pub fn poll_part(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<io::Result<Bytes>>> {
         match self {
             Content::Memory(bytes) => Poll::Ready(bytes.take().map(Ok)),
-            Content::File(body) => body.poll_part(cx),
+            Content::File(body) => body.poll_part(cx, most),
         }
     }
 
     /// The next bytes; None at the end.
     pub async fn next_part(&mut self) -> Option<io::Result<Bytes>> {
-        poll_fn(|cx| self.poll_part(cx)).await
+        poll_fn(|cx| self.poll_part(cx, PART)).await
     }
 
     /// Bytes that have not been sent.
@@ -107,11 +107,11 @@ impl FileBody {
 
     /// The next bytes; None at the end. Fails if the file has changed: the connection ends then, so that the client sees that the body is
     /// no whole one.
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll_part(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<Option<io::Result<Bytes>>> {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        let result = ready!(self.poll_read(cx)).and_then(|bytes| {
+        let result = ready!(self.poll_read(cx, most)).and_then(|bytes| {
             self.left = self.left.saturating_sub(bytes.len() as u64);
             if self.left == 0 {
                 self.check()?;
@@ -132,7 +132,7 @@ impl FileBody {
         }
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    fn poll_read(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<Bytes>> {
         let Some(piece) = self.pieces.pop() else { return Poll::Ready(Err(changed())) };
         match (piece, &self.store) {
             (Piece::Own(bytes), _) => Poll::Ready(Ok(bytes)),
@@ -141,7 +141,7 @@ impl FileBody {
             }
             (Piece::Stored(range), Store::Disk(opened)) => {
                 let opened = Arc::clone(opened);
-                let result = self.poll_disk(cx, &opened, &range);
+                let result = self.poll_disk(cx, &opened, &range, most);
                 let count = match &result {
                     Poll::Ready(Ok(part)) => part.len() as u64,
                     _ => 0,
@@ -160,17 +160,18 @@ impl FileBody {
         cx: &mut Context<'_>,
         opened: &Arc<Opened>,
         range: &Range<u64>,
+        most: usize,
     ) -> Poll<io::Result<Bytes>> {
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         if self.reading.is_none() {
-            match read_cached(&opened.file, range.start, length.min(PART)) {
+            match read_cached(&opened.file, range.start, length.min(PART).min(most)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result.map(Bytes::from)),
             }
         }
-        let (file, start) = (Arc::clone(opened), range.start);
+        let (file, start, slow) = (Arc::clone(opened), range.start, SLOW_PART.min(2 * most));
         let reading = self.reading.get_or_insert_with(|| {
-            spawn_blocking(move || read(&file.file, start, length.min(SLOW_PART), Wait::Allowed))
+            spawn_blocking(move || read(&file.file, start, length.min(slow), Wait::Allowed))
         });
         let result = ready!(Pin::new(reading).poll(cx));
         self.reading = None;
