@@ -102,8 +102,9 @@ module Fastrack
       puts "configuration: #{Log.count(configuration.max_workers, "worker")} at #{configuration.addresses.grep_v(Proxy::InnerAddress).join(", ")}"
       require_relative "native"
       check_proxy(configuration) if configuration.proxy?
-      load_app(app, configuration)
+      app = load_app(app, configuration)
       puts "app: loaded"
+      warm_up(app, configuration) if @arguments.warm_up?
       [*configuration.startup_hints, *ProcessSetup.shortage, *TemporaryFolder.shortage].each { |line| puts line }
     end
 
@@ -114,6 +115,17 @@ module Fastrack
       return unless Proxy.keys?(configuration) && Proxy.of_apps_user?(configuration)
 
       puts "proxy: it runs as the app's user, who can read its private keys: start as root, with ProxyUser beside User"
+    end
+
+    # @raise [Error] if a page has failed
+    def warm_up(app, configuration)
+      raise Error, "--warm-up needs warm_up in the configuration file, with paths or alone" unless configuration.warm_up
+
+      require_relative "warm_up"
+      report = WarmUp.new(configuration, app, ->(seconds, &block) { TimeLimit.new.run(seconds, -> {}, &block) }).run
+      raise Error, report.failure if report.failure
+
+      puts report.line
     end
 
     def load_app(app, configuration)

@@ -255,7 +255,7 @@ module Fastrack
     # Prepares memory for forks, in the process that has loaded the app. Compacts the heap and makes objects old, because each worker would
     # copy young objects at its first garbage collection. Fills the space between malloc's blocks, because each worker would copy a page to
     # use it. Gives back the part of the stack that only the boot has used.
-    def warm_up
+    def make_shareable
       prepare_objects
       Fastrack.fill_heap_holes
       Fastrack.release_stack

@@ -69,6 +69,7 @@ module Fastrack
       "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding]
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
+    CHECKING = %i[checking places settings finding puma_flags].freeze
 
     # @return [Hash{String => OptionParser}] by command, "" for none; the gem's man page and completions are made of these
     def self.parsers = ["", *Help::COMMANDS.keys].to_h { |command| [command, new([]).parser_of(command)] }
@@ -84,13 +85,16 @@ module Fastrack
     # @return [Hash{Symbol => Object}] by option name, of the options' types
     attr_reader :settings
 
+    # Whether `check` asks the app for the pages of `warm_up`.
+    def warm_up? = @warm_up || false
+
     # @param arguments [Array<String>] not changed
     # @raise [Error]
     def initialize(arguments)
       @action = :serve
       @settings = {}
       @addresses = []
-      rest = parser("", SERVING | CONTROL.values.flatten).parse(with_change(arguments.map(&:b)))
+      rest = parser("", CHECKING | CONTROL.values.flatten).parse(with_change(arguments.map(&:b)))
       @command = rest.first if Help::COMMANDS.key?(rest.first)
       return if %i[help version].include?(@action)
 
@@ -119,7 +123,7 @@ module Fastrack
     # @return [String] help of the named command, or of all
     def help = parser_of(@command).help
 
-    def parser_of(command) = parser(Help::COMMANDS.fetch(command, Help::ALL), CONTROL.fetch(command, SERVING))
+    def parser_of(command) = parser(Help::COMMANDS.fetch(command, Help::ALL), command == "check" ? CHECKING : CONTROL.fetch(command, SERVING))
 
     # Settings that override a ConfigFile.
     #
@@ -162,6 +166,10 @@ module Fastrack
 
     def add_waiting(options)
       options.on("--no-wait", "send the signal and do not wait for the result") { @no_wait = true }
+    end
+
+    def add_checking(options)
+      options.on("--warm-up", "ask the app for the pages of warm_up, too") { @warm_up = true }
     end
 
     def add_places(options)

@@ -47,10 +47,11 @@ module Fastrack
 
     COMMANDS = {
       "check" => <<~TEXT,
-        Usage: fastrack check [options] [config.ru]
+        Usage: fastrack check [--warm-up] [options] [config.ru]
 
-        Checks the configuration and loads the app, without listening. Exits with 0, or
-        with 1 and the reason if a start would fail.
+        Checks the configuration and loads the app, without listening. With --warm-up
+        it also asks the app for the pages of warm_up. Exits with 0, or with 1 and the
+        reason if a start or a page would fail.
 
       TEXT
       "status" => <<~TEXT,

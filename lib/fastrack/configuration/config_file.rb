@@ -156,7 +156,7 @@ module Fastrack
                            "write request_timeout, for the app, or client_timeout, for clients")
     end
 
-    (Option::BY_WORD.keys - %i[config_file listen user cache_control trusted_proxies tls_domains public_links force_ssl_except]).each do |word|
+    (Option::BY_WORD.keys - %i[config_file listen user cache_control trusted_proxies tls_domains public_links force_ssl_except warm_up]).each do |word|
       option = Option::BY_WORD[word]
       if option.hook?
         define_method(word) { |callable = nil, &block| __set__(option, callable || block || true, word) }
@@ -215,6 +215,20 @@ module Fastrack
 
     # @param patterns [Array<String>] of paths
     def force_ssl_except(*patterns) = __set__(Option::BY_NAME[:ForceSSLExcept], patterns.flatten, :force_ssl_except)
+
+    # Without paths and block: the usual pages.
+    #
+    # @param paths [Array<String>]
+    # @param settings see WarmUpPages
+    # @yieldparam client [WarmUp::Client]
+    def warm_up(*paths, **settings, &block)
+      return __set__(Option::BY_NAME[:WarmUp], paths.first, :warm_up) if [[nil], [false]].include?(paths)
+
+      paths = [] if paths == [true]
+      __store__(:warm_up, [*@__words__[:warm_up]&.value, WarmUpPages.of(paths.flatten, settings, block)].freeze)
+    rescue ArgumentError => e
+      raise ConfigurationError, "warm_up #{e.message}; got #{[*paths, *settings].join(" ")[0, 200].inspect}"
+    end
 
     # @param pattern [String] of paths
     # @param value [String] the Cache-Control of these files

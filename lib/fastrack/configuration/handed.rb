@@ -40,7 +40,7 @@ module Fastrack
     def plain(option, value)
       return value unless value
       # The master does not call it.
-      return true if option.hook? || option.name == :Logger
+      return true if option.hook? || %i[Logger WarmUp].include?(option.name)
 
       case option.name
       when :Listen then value.map { |address| plain_address(address) }

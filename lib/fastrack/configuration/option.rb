@@ -110,11 +110,12 @@ module Fastrack
         end
       end
 
-      # @return [Boolean, Symbol] :auto
-      def boolean_or_auto(value)
-        value.to_s.casecmp?("auto") ? :auto : boolean(value)
+      # @param other [String] a third value
+      # @return [Boolean, Symbol] a Symbol for the third value
+      def boolean_or(value, other)
+        value.to_s.casecmp?(other) ? other.to_sym : boolean(value)
       rescue ArgumentError
-        raise ArgumentError, "must be true, false or auto"
+        raise ArgumentError, "must be true, false or #{other}"
       end
 
       # @param range [Range] of Integers

@@ -4,6 +4,7 @@ require "socket"
 require_relative "../listener/address"
 require_relative "../proxy"
 require_relative "option"
+require_relative "warm_up_pages"
 
 module Fastrack
   # Every option, Rhebok's first.
@@ -29,7 +30,7 @@ module Fastrack
       new(:MaxRequestPerChild, :max_request_per_child, 1000, "replace a worker after this many requests (0: never)", :integer, 0..),
       new(:MinRequestPerChild, :min_request_per_child, nil, "each worker draws its limit between this and MaxRequestPerChild", :integer, 0..),
       new(:ClientTimeout, :client_timeout, 300.0, "seconds to wait for a client (the default of the timeouts below)", :seconds),
-      new(:OobGC, :oobgc, false, "run the garbage collector between requests; auto: when nobody waits", :boolean_or_auto),
+      new(:OobGC, :oobgc, false, "run the garbage collector between requests; auto: when nobody waits", :boolean_or, "auto"),
       new(:MaxGCPerRequest, :max_gc_per_request, 5, "requests between two out-of-band collections", :integer, 1..),
       new(:MinGCPerRequest, :min_gc_per_request, nil, "each worker draws that number between this and MaxGCPerRequest", :integer, 1..),
       new(:ChunkedTransfer, :chunked_transfer, false, "send bodies of unknown length chunked", :boolean),
@@ -38,6 +39,10 @@ module Fastrack
       new(:BeforeFork, :before_fork, nil, "called in the master before each fork", :callable),
       new(:Refork, :refork, false, "fork the workers anew from one that has served, when that saves memory", :boolean),
       new(:BeforeRefork, :before_refork, nil, "called in the worker from which workers are to be forked", :callable),
+      new(:WarmUp, :warm_up, nil, "paths to ask the app for before the first fork; true: those of a Rails app that all have", WarmUpPages.method(:list)),
+      new(:WarmUpTime, :warm_up_time, 5.0, "seconds that the warm-up may take", :seconds),
+      new(:WarmUpRequired, :warm_up_required, false, "whether code that fails in the warm-up is refused; connections: also code that leaves connections open",
+          :boolean_or, "connections"),
       new(:AfterFork, :after_fork, nil, "called in each worker after the fork", :callable),
       new(:PathInfo, :path_info, "encoded", "PATH_INFO as it was sent (encoded), or decoded as in Rhebok", :choice, "encoded", "decoded"),
       new(:MaxBodySize, :max_body_size, nil, "largest request body, in bytes (10M)", :bytes, 0..),

@@ -7,6 +7,7 @@ require_relative "../log"
 require_relative "../native"
 require_relative "../process/guards"
 require_relative "../worker/engine_builder"
+require_relative "engine_thread"
 
 module Fastrack
   module ForkGuard
@@ -107,64 +108,6 @@ module Fastrack
 
       def listeners
         super.map { |listener| { **listener, env: { **listener[:env], **@env }.freeze } }
-      end
-    end
-
-    # An engine, and the thread that runs it.
-    class EngineThread
-      # @return [Thread]
-      attr_reader :thread
-
-      # @param settings [InProcessEngineBuilder] used for this engine only
-      # @param app [#call]
-      # @param name [String] name of the thread
-      def initialize(settings, app, name)
-        @pid = Process.pid
-        # The engine's pipe to a master. A byte wakes the engine, and an end of file would end it.
-        reader, @waker = IO.pipe
-        @engine = settings.engine(slot: nil, master_fd: reader.fileno)
-        @thread = Thread.new { serve(app) }
-        @thread.name = name
-      ensure
-        reader&.close
-        @waker&.close unless @thread
-      end
-
-      # @return [Array<#close>] objects that a forked child has to close
-      def descriptors = [@engine, @waker]
-
-      # Makes the thread end when the begun requests are answered.
-      def stop
-        @engine.drain
-        @engine.stop
-        # `@waker` is closed after an earlier stop by an interrupted thread.
-        @waker.write_nonblock(".", exception: false) unless @waker.closed?
-      end
-
-      # Ends the thread in the middle of a request.
-      def kill = @thread.kill
-
-      # @return [Boolean] whether everything is closed; false while the thread runs
-      def release
-        return false if @thread.alive? || !@engine.release
-
-        @waker.close
-        true
-      end
-
-      private
-
-      # Serves, and ignores `exit` in a request, which in a worker would end the process.
-      def serve(app)
-        @engine.run(app, 0)
-      rescue SystemExit, SignalException => e
-        # In a child that a request has forked this thread is the main thread.
-        raise unless Process.pid == @pid
-
-        Log.line("#{Error.reason(e)} in a request, at #{e.backtrace&.first}: ignored in a server inside another process")
-        retry
-      rescue Exception => e # rubocop:disable Lint/RescueException -- whoever joins the thread has nothing to do with it
-        Log.exception("a thread of a server inside another process failed", e)
       end
     end
 
@@ -292,7 +235,7 @@ module Fastrack
       @threads.times do |index|
         settings = InProcessEngineBuilder.new(self, errors: @errors, multithread: @threads > 1)
         # The Array is replaced, because another thread may fork at any moment.
-        @engines += [EngineThread.new(settings, @app, "fastrack #{addresses.first} #{index}")]
+        @engines += [EngineThread.new(settings, @app, "fastrack #{addresses.first} #{index}", "in a server inside another process")]
       end
       # The engines have copies of the listeners, and close the copies when they stop.
       @listeners.each(&:close)

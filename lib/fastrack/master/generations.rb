@@ -150,7 +150,7 @@ module Fastrack
     #
     # @return [Boolean] whether before_fork was called for the first worker
     def prepare_master
-      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil)).tap { @launcher.warm_up }
+      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil)).tap { @launcher.make_shareable }
     end
 
     # Lets the process that has read the ConfigFile go on.

@@ -41,10 +41,7 @@ module Fastrack
       sit unless @starting
       prepare
       guard.kill.join
-      # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.
-      @launcher.redirect_output if @starting && @seat&.opens_logs? != false
-      tell(ControlChannel::MOLD)
-      tell_memory
+      be_ready
       obey
       finish
       0.tap { |status| QuickExit.install(status) }
@@ -71,6 +68,14 @@ module Fastrack
     # For the log.
     def name = "generation 0 (pid #{Process.pid})"
 
+    def be_ready
+      # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.
+      @launcher.redirect_output if @starting && @seat&.opens_logs? != false
+      tell_warm_up if @report
+      tell(ControlChannel::MOLD)
+      tell_memory
+    end
+
     def enter
       take_signals
       LastWords.forked
@@ -83,13 +88,47 @@ module Fastrack
     def prepare
       configuration.user&.switch
       EngineBuilder.load(configuration)
-      return if @launcher.loaded?
+      require_relative "../warm_up" if configuration.warm_up
+      @leftovers = WarmUp::Leftovers.new if configuration.warm_up
+      load_app unless @launcher.loaded?
+      warm_up if configuration.warm_up
+      @launcher.make_shareable unless @launcher.loaded? && @report.nil?
+    end
 
+    def load_app
       @app = configuration.load_app(@app) if configuration.preload_app
       # The app may have set handlers of its own.
       @signals.install
-      @launcher.warm_up
     end
+
+    # Asks the app for pages. Then before_fork closes the app's connections, before the heap is compacted.
+    #
+    # @raise [Error] if the warm-up is required, and has failed
+    def warm_up
+      return Log.line("#{configuration.source(:WarmUp)} has no effect: preload_app is false") unless @app.respond_to?(:call)
+
+      @warm_up = WarmUp.new(configuration, @app, hooks.method(:within))
+      @report = @warm_up.run
+      @signals.install
+      required = configuration.warm_up_required
+      raise Error, @report.failure if required && @report.failure && !ending_order
+
+      @prepared = hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil))
+      @shared = @leftovers.names
+      raise Error, "warm-up: #{shared_line}" if required == :connections && @shared.any?
+    end
+
+    def shared_line
+      "generation 0 has #{Log.count(@shared.size, "connection")} that its workers would share: #{@shared.join(", ")}; close #{@shared.one? ? "it" : "them"} in before_fork"
+    end
+
+    def tell_warm_up
+      Log.line(@report.line, @report.level)
+      Log.line(shared_line, :warn) if @shared.any?
+    end
+
+    # See Mold.
+    public def descriptors = [*super, *@warm_up&.descriptors]
 
     def fork_worker(order)
       super
