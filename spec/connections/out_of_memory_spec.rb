@@ -7,6 +7,11 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
   app = <<~RUBY
     require "digest"
     Digest::MD5.hexdigest("loaded")
+    # A method in C takes the memory: no frame of Ruby code is between it and the engine.
+    greedy = Class.new(String) do
+      alias_method :close, :reverse
+      def each = yield "answered"
+    end.new("x" * #{room + 20_000_000})
     large = ["x" * 8_000_000].freeze
     huge = ["x" * #{room + 20_000_000}].freeze
     answer = lambda { |env|
@@ -16,6 +21,7 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
         [Process.pid.to_s]
       when "/large" then large
       when "/huge" then huge
+      when "/greedy" then greedy
       when "/upload" then [Digest::MD5.hexdigest(env["rack.input"].read)]
       else [Process.pid.to_s]
       end
@@ -30,6 +36,7 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
 
   # The server's lines about memory; at least one, and one per second at most.
   def lines = eventually { server.log.lines.grep(/\Afastrack: no memory for /).then { |found| found unless found.empty? } }
+  def lines_of(text) = server.log.lines.grep(/#{text}/)
   def expect_others_served = expect(Array.new(5) { server.get("/pid").body.to_i }.uniq).to eq([@worker])
 
   # Each starts, all of them wait, each goes on.
@@ -74,5 +81,12 @@ RSpec.describe "C4 Connections, under a limit of memory (RLIMIT_AS)", once: "mal
     expect_others_served
     expect(peer.get("/large").body.bytesize).to eq(8_000_000)
     expect_worker_alive
+  end
+
+  it "a worker that lacks memory between two methods of the app's goes on, any number of times, and still hears signals" do
+    expect(Array.new(5) { server.get("/greedy").body }.uniq).to eq(["answered"])
+    expect(lines_of("failed to allocate memory").size).to eq(5)
+    expect_worker_alive
+    server.stop(:TERM, timeout: 10)
   end
 end

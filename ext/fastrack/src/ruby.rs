@@ -5,6 +5,7 @@ mod gc_time;
 mod gvl;
 mod interned;
 mod protect;
+mod raised_flag;
 mod scoped_ref;
 mod strings;
 mod thread_events;
@@ -16,7 +17,7 @@ pub(crate) use errors::{
 };
 pub(crate) use gc_time::GcClock;
 pub(crate) use gvl::without_gvl;
-pub(crate) use interned::{init, interned};
+pub(crate) use interned::interned;
 pub(crate) use protect::{callback, protect, Raised};
 pub(crate) use scoped_ref::ScopedRef;
 pub(crate) use strings::{
@@ -24,3 +25,9 @@ pub(crate) use strings::{
 };
 pub(crate) use thread_events::{forget_activity, report_activity};
 pub(crate) use value::{call, call_if_defined, is_array, is_string, NIL, UNDEF};
+
+/// To be called when the extension is loaded, after the definition of the classes.
+pub(crate) fn init(ruby: &magnus::Ruby) -> Result<(), magnus::Error> {
+    raised_flag::init(ruby)?;
+    interned::init(ruby)
+}

@@ -67,7 +67,8 @@ pub(crate) fn is_worker_retired(error: &Error) -> bool {
     is_a(error, interned().worker_retired_error)
 }
 
-fn is_a(error: &Error, class: VALUE) -> bool {
+/// Whether an error is an exception of this class.
+pub(super) fn is_a(error: &Error, class: VALUE) -> bool {
     let exception = exception(error);
     // SAFETY: `error` is on the stack and keeps the exception alive; this does not raise.
     exception != NIL && unsafe { rb_obj_is_kind_of(exception, class) == Qtrue as VALUE }

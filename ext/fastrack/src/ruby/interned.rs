@@ -95,8 +95,7 @@ interned! {
 
 static INTERNED: OnceLock<Box<Interned>> = OnceLock::new();
 
-/// To be called when the extension is loaded, after the definition of the classes.
-pub(crate) fn init(ruby: &Ruby) -> Result<(), Error> {
+pub(super) fn init(ruby: &Ruby) -> Result<(), Error> {
     let mut made = None;
     protect(|| made = Some(Box::new(Interned::new()))).map_err(|raised| raised.into_error(ruby))?;
     if let Some(made) = made {

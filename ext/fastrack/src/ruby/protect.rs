@@ -5,6 +5,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use magnus::{Error, Ruby};
 
+use crate::ruby::raised_flag::clear_after;
 use crate::ruby::value::NIL;
 
 /// The reason for which protected work did not complete.
@@ -36,7 +37,10 @@ pub(crate) fn protect<T>(work: impl FnOnce() -> T) -> Result<T, Raised> {
         NIL
     });
     match (protected, outcome) {
-        (Err(error), _) => Err(Raised::Ruby(error)),
+        (Err(error), _) => {
+            clear_after(&error);
+            Err(Raised::Ruby(error))
+        }
         (Ok(_), Some(Ok(value))) => Ok(value),
         (Ok(_), Some(Err(payload))) => Err(Raised::Panic(panic_message(payload.as_ref()))),
         (Ok(_), None) => Err(Raised::Panic("protected work did not run".to_owned())),
