@@ -62,6 +62,10 @@ RSpec.describe "the proxy: what an app learns of the client", once: "the program
       tls.write("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
       expect(HttpApps::Echo.read(HttpResponse.parse(tls.read))["env"]).to include("REMOTE_ADDR" => address, "REMOTE_PORT" => number)
     end
+    tls = OpenSSL::SSL::SSLSocket.new(server.connect.tap { |socket| socket.write("PROXY TCP4 203.0.113.9 192.0.2.1 1 2\r\n") }).tap(&:connect)
+    request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    tls.write("#{request}PROXY TCP4 198.51.100.7 192.0.2.1 1 2\r\n#{request}")
+    expect(tls.read.scan(%r{HTTP/1\.1 (\d+)}).flatten).to eq(%w[200 400])
   end
 
   it "a port without TLS redirects with force_ssl, and keeps path and query" do
