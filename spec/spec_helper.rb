@@ -24,7 +24,11 @@ RSpec.configure do |config|
     end
   end
 
-  config.before { |example| Front.difference(example.metadata)&.then { |reason| skip(reason.to_s) } } if Front::PROXIED
+  if Front::PROXIED
+    config.before { |example| Front.difference(example.metadata)&.then { |reason| skip(reason) } }
+    config.after(:suite) { Front.stale(RSpec.world.all_examples).then { |stale| raise stale.join("
+") unless stale.empty? } }
+  end
 
   config.append_after { Clients.close_all }
 

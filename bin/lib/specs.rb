@@ -117,6 +117,9 @@ class SpecRun
   # More files than this that fail are not run again.
   MOST_UNSTEADY = 3
 
+  # What runs if no file is named. Through the proxy it is the wire's specs (spec/support/front.rb).
+  FOLDERS = ENV.key?("FASTRACK_FRONT") ? %w[spec/connections spec/http spec/rack spec/streams] : ["spec"]
+
   # @param arguments [Array<String>] what bin/test was given; without a file the whole of spec/ is run
   def initialize(arguments)
     @lane = ENV.fetch("FASTRACK_LANE", "system")
@@ -164,13 +167,13 @@ class SpecRun
 
   # @return [Array<String>] tags of rspec's
   def left_out
-    [*("~once" unless %w[system portable].include?(@lane)), *("~packaging" unless @all)]
+    [*("~once" unless %w[system portable proxied].include?(@lane)), *("~packaging" unless @all)]
   end
 
   # Files, and examples named by line or id, in the order in which they start. Without a known duration a file's size says
   # how long it may take.
   def paths
-    folders = @named.empty? ? ["spec"] : @named
+    folders = @named.empty? ? FOLDERS : @named
     found = folders.flat_map { |name| File.directory?(name) ? Dir["#{name}/**/*_spec.rb"] : [name] }
     found = found.uniq.reject { |path| @tags.include?("~once") && once?(path) }
     found.sort_by { |path| -(@durations[path] || File.size?(path).to_i / 1000.0) }

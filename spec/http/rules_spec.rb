@@ -35,7 +35,7 @@ RSpec.describe "B-framing the rules of the parser", once: "bytes on the wire" do
 
   # An example may stop where it has been refused, but never where it is still unfinished: the server answers by itself.
   def finish(peer)
-    peer.read_until(%r{^HTTP/1\.1 [2-5]\d\d })
+    peer.read_until(%r{^HTTP/1\.[01] [2-5]\d\d })
     peer.finish_sending
     peer.read_to_end
   end

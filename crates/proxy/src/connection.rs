@@ -75,6 +75,8 @@ pub struct Connection {
     worker: Mutex<Option<Arc<WorkerSocket>>>,
     /// Whether a response of HTTP/1 has ended in its middle: a reset tells that to a client that knows no length.
     is_cut: AtomicBool,
+    /// Whether the time of the next head is over.
+    is_late: AtomicBool,
     /// Whether the next write that the socket does not take looks at what the client's system has acknowledged.
     looks: AtomicBool,
     /// Requests that are with a worker.
@@ -118,6 +120,7 @@ impl Connection {
             has_left: AtomicBool::new(false),
             worker: Mutex::default(),
             is_cut: AtomicBool::new(false),
+            is_late: AtomicBool::new(false),
             looks: AtomicBool::new(false),
             exchanges: Arc::default(),
             encoders: Arc::default(),
@@ -245,6 +248,21 @@ impl Connection {
             let worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
             worker.iter().for_each(|socket| socket.leave());
         }
+    }
+
+    /// Notes that the time of the next head is over. Whether it was not noted before.
+    pub fn become_late(&self) -> bool {
+        !self.is_late.swap(true, Relaxed)
+    }
+
+    /// Whether the time of the next head is over.
+    pub fn is_late(&self) -> bool {
+        self.is_late.load(Relaxed)
+    }
+
+    /// Has the connection end by a reset.
+    pub fn cut(&self) {
+        self.is_cut.store(true, Relaxed);
     }
 
     /// Whether only a reset tells the client that its response is not whole.

@@ -68,6 +68,13 @@ pub fn remove_hop_by_hop(fields: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
+/// Whether a client of HTTP/1.0 keeps its connection.
+pub fn stays(fields: &HeaderMap) -> bool {
+    let options = options(fields);
+    let has = |word: &str| options.iter().any(|option| option == word);
+    has("keep-alive") && !has("close")
+}
+
 /// The options of the Connection fields, in lower case.
 fn options(fields: &HeaderMap) -> Vec<String> {
     let values = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());

@@ -15,6 +15,7 @@ use crate::acme::Challenges;
 use crate::body::{Outgoing, Source};
 use crate::change::Change;
 use crate::connection::{Connection, InFlight, Note};
+use crate::fields;
 use crate::files::{self, Content};
 use crate::finish::{self, own, Asked};
 use crate::forwarded::{self, Client};
@@ -60,6 +61,7 @@ impl Handler {
     ) -> Response<Outgoing> {
         let is_head = request.method() == Method::HEAD;
         let version = request.version();
+        let stays = version != Version::HTTP_10 || fields::stays(request.headers());
         let site = self.site.get();
         let mut response = self.respond(&site, connection, request).await;
         // Only HTTP/1 has connections that end with a response.
@@ -67,10 +69,12 @@ impl Handler {
             response.headers_mut().remove(header::CONNECTION);
         } else if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let has_no_length = response.body().size_hint().exact().is_none();
-            if connection.is_used_up(site.settings.keep_alive_requests)
-                || version == Version::HTTP_10 && has_no_length
-            {
+            let is_last = !stays || version == Version::HTTP_10 && has_no_length;
+            if is_last || connection.is_used_up(site.settings.keep_alive_requests) {
                 end_connection(&mut response);
+            }
+            if version == Version::HTTP_10 {
+                for_http10(&mut response);
             }
         }
         // hyper would send the body by HTTP/2.
@@ -163,6 +167,16 @@ fn refused(error: Error) -> Response<Source> {
 /// Has the connection of HTTP/1 end with this response.
 fn end_connection<T>(response: &mut Response<T>) {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
+
+/// Says to a client of HTTP/1.0 whether the connection goes on. hyper says that it does, unless the response is one of HTTP/1.0, too.
+fn for_http10<T>(response: &mut Response<T>) {
+    *response.version_mut() = Version::HTTP_10;
+    let fields = response.headers_mut();
+    let is_last = fields.get(header::CONNECTION).is_some_and(|value| value == "close");
+    if !is_last {
+        fields.append(header::CONNECTION, HeaderValue::from_static("keep-alive"));
+    }
 }
 
 /// The redirect to https where the listener has one. A client that came to a trusted proxy by https is there already.

@@ -25,6 +25,9 @@ const MOST_UNDECIDED: usize = 64 * 1024;
 /// The request that hyper gets in the place of one that is none. The handler answers it by the judge's note.
 const REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 
+/// The same for a HEAD, whose refusal has no body.
+const REFUSED_HEAD: &[u8] = b"HEAD / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+
 /// A connection's bytes that hyper has not read.
 #[derive(Debug)]
 pub struct Inbound {
@@ -92,6 +95,9 @@ impl Inbound {
         buf: &mut ReadBuf<'_>,
         mut read: impl FnMut(&mut Context<'_>, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<io::Result<()>> {
+        if connection.is_late() {
+            self.refuse_late(connection);
+        }
         // Bytes that were held may be judged now: the last request may have its response.
         self.judge_held(connection);
         loop {
@@ -160,6 +166,24 @@ impl Inbound {
         }
     }
 
+    /// Refuses the head that has begun, and whose time is over.
+    fn refuse_late(&mut self, connection: &Connection) {
+        let has_begun = !self.held.is_empty() && self.ready.is_empty() && self.judge.is_between_requests();
+        if has_begun && self.ending.is_none() {
+            let head = std::mem::take(&mut self.held);
+            self.ready = self.refuse(&head, fastrack_http::Error::Timeout, connection);
+        }
+    }
+
+    /// The request that hyper gets in the place of these bytes.
+    fn refuse(&mut self, bytes: &[u8], error: fastrack_http::Error, connection: &Connection) -> Bytes {
+        self.heads += 1;
+        connection.notes.leave(self.heads, Note::Refused(error));
+        self.ending = Some(Ending::Refused);
+        let is_head = bytes.trim_ascii_start().starts_with(b"HEAD ");
+        Bytes::from_static(if is_head { REFUSED_HEAD } else { REFUSED })
+    }
+
     fn judge_held(&mut self, connection: &Connection) {
         if self.held.is_empty() || !self.ready.is_empty() || self.ending.is_some() {
             return;
@@ -212,10 +236,8 @@ impl Inbound {
                     }
                 }
                 Err(error) if self.judge.is_between_requests() => {
-                    self.heads += 1;
-                    connection.notes.leave(self.heads, Note::Refused(error));
-                    self.ending = Some(Ending::Refused);
-                    return stop(passed, bytes.len(), Bytes::from_static(REFUSED));
+                    let refused = self.refuse(rest, error, connection);
+                    return stop(passed, bytes.len(), refused);
                 }
                 Err(error) => {
                     self.ending = Some(Ending::Broken(error));

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -31,6 +32,19 @@ impl Server {
             let stop = *self.stop.borrow_and_update();
             let left = time_left(connection, times, stop.as_ref());
             if left.is_none() && has_looked {
+                // The system would keep what it has buffered for a client that takes nothing.
+                if connection.is_full() {
+                    return connection.cut();
+                }
+                if connection.become_late() {
+                    // A head that has begun is refused.
+                    let has_ended = poll_fn(|cx| Poll::Ready(http.as_mut().poll_end(cx).is_ready())).await;
+                    if has_ended {
+                        return;
+                    }
+                    has_looked = false;
+                    continue;
+                }
                 http.as_mut().end_gracefully();
                 let _ = timeout(LAST_MOMENT, poll_fn(|cx| http.as_mut().poll_end(cx))).await;
                 return;
