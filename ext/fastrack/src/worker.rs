@@ -8,6 +8,7 @@ mod monitor;
 mod request_bound;
 mod scoreboard;
 mod shared_queue;
+mod stack_capture;
 mod thread_dump;
 
 use std::ffi::c_int;

@@ -82,6 +82,7 @@ module Fastrack
       new(:AccessLog, :access_log, nil, "file for the access log (-: stdout)", :path),
       new(:AccessLogFormat, :access_log_format, "combined", "format of the access log", :choice, "combined", "json"),
       new(:Timings, :timings, false, "measure where the time of each request goes", :boolean),
+      new(:LogSlow, :log_slow, 0.0, "log each request that takes longer than this many seconds, while it does (0: none)", :seconds_or_zero),
       new(:ServerTiming, :server_timing, false, "tell clients where the time of their request has gone (Server-Timing)", :boolean),
       new(:LogFormat, :log_format, nil, "format of the server's own lines", :choice, "plain", "timestamp", "json"),
       new(:Umask, :umask, nil, "umask, in octal", :mode),
@@ -145,7 +146,7 @@ module Fastrack
       def multithread? = max_threads > 1 || max_streams.positive?
 
       # @return [Boolean] whether the time of each request is divided
-      def timings = @values.fetch(:Timings) || server_timing
+      def timings = @values.fetch(:Timings) || server_timing || log_slow.positive?
 
       # @return [Array<Address>] where to listen
       def addresses

@@ -15,7 +15,7 @@ module Fastrack
     AS_CONFIGURED = {
       timeout: :client_timeout, chunked: :chunked_transfer, max_body: :max_body_size, max_target: :max_request_target,
       max_head: :max_header_size, max_fields: :max_header_fields,
-      **%i[header_timeout body_timeout write_timeout request_timeout worker_timeout max_queue_time request_start timings server_timing keep_alive
+      **%i[header_timeout body_timeout write_timeout request_timeout worker_timeout max_queue_time request_start timings server_timing log_slow keep_alive
            keep_alive_timeout keep_alive_requests response_buffer max_response_spool stream_body stream_timeout].to_h { |word| [word, word] }
     }.freeze
 

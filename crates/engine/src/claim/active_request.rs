@@ -6,6 +6,7 @@
 //! than the one whose deadline it has read.
 
 mod limit;
+mod slow;
 mod stream;
 
 use std::io;
@@ -156,6 +157,10 @@ pub(crate) struct ActiveRequest {
     claim: AtomicU64,
     /// The rest of the time limit while the limit is [stopped](Self::while_stopped), in milliseconds. Else [`RUNNING`].
     left: AtomicU64,
+    /// The system's number of the thread; 0 if the system does not tell.
+    thread: AtomicI32,
+    /// The claim, without its lower bits, of the last request that [`note_slow`](Self::note_slow) has found.
+    slow: AtomicU64,
     /// None if nobody asked for them.
     times: Option<Arc<Times>>,
 }
@@ -178,6 +183,8 @@ impl ActiveRequest {
             is_upgrade: AtomicBool::new(false),
             claim: AtomicU64::new(0),
             left: AtomicU64::new(RUNNING),
+            thread: AtomicI32::new(0),
+            slow: AtomicU64::new(0),
             times: seats.timings.then(Arc::default),
         }
     }

@@ -12,6 +12,12 @@ pub trait ThreadDumper: Send + Sync + Debug {
 
     /// Has each thread write its stack frames to stderr, even from native code. Takes at most `millis` milliseconds.
     fn dump_frames(&self, millis: u64);
+
+    /// The frames of one thread at this moment, even of one in native code: a line for each, the innermost first. None if the thread does
+    /// not answer within `millis` milliseconds.
+    fn frames(&self, _thread: i32, _millis: u64) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// Limits of requests.
@@ -30,6 +36,8 @@ pub struct RequestSettings {
     pub stuck: u64,
     /// Whether the application's threads measure how the time of their requests is divided.
     pub timings: bool,
+    /// Time in the application after which the log has a line about a request, in milliseconds. 0: no such lines.
+    pub log_slow: u64,
     /// The worker's slot on the master's scoreboard. None without a master.
     pub slot: Option<Slot>,
     /// Dumps the threads when a request exceeds its limit.

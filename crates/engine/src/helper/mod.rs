@@ -3,6 +3,7 @@
 //! The helper never calls the application. It sleeps while the leader waits for clients, and [looks](tick) every few milliseconds while
 //! requests follow one another. It takes over only when a request has lasted since the last look, until that request is done.
 
+mod slow;
 mod streams;
 mod thread;
 mod tick;

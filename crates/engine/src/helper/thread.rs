@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 
 use fastrack_sys::{monotonic_millis, spawn_thread, Events};
 
+use super::slow::SlowRequests;
 use super::streams::{begin_streams, StreamRounds};
 use super::tick::{Tick, Work};
-use crate::claim::ActiveRequest;
+use crate::claim::{ActiveRequest, RequestSettings};
 use crate::control::Control;
 use crate::ending::Ending;
 use crate::handoff::QueueHandle;
@@ -44,10 +45,16 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts the thread, with all signals blocked in it. To be called after the last fork of this process's own.
-    pub fn start(shared: Arc<Shared>, control: Arc<Control>, ending: Ending) -> io::Result<Self> {
+    pub fn start(
+        shared: Arc<Shared>,
+        control: Arc<Control>,
+        ending: Ending,
+        settings: &RequestSettings,
+    ) -> io::Result<Self> {
+        let slow = SlowRequests::new(settings);
         let its = (Arc::clone(&shared), Arc::clone(&control));
         let work = move || {
-            if catch_unwind(AssertUnwindSafe(|| run(&its.0, &its.1, &ending))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| run(&its.0, &its.1, &ending, slow))).is_err() {
                 // The panic has been logged. Connections may be in any state, so the master starts another worker.
                 std::process::abort();
             }
@@ -72,13 +79,13 @@ impl Drop for Helper {
     }
 }
 
-fn run(shared: &Shared, control: &Control, ending: &Ending) {
+fn run(shared: &Shared, control: &Control, ending: &Ending, slow: SlowRequests) {
     let mut events = Events::default();
     // The helper computes for microseconds, and a client may wait meanwhile. So the helper must not wait for a request that has the
     // processor.
     fastrack_sys::take_short_turns();
     let drive =
-        Drive { shared, control, ending, step: Cell::default(), watches_connections: Cell::default() };
+        Drive { shared, control, ending, slow, step: Cell::default(), watches_connections: Cell::default() };
     let mut tick = Tick::new(shared.baton(), drive);
     let mut rounds = StreamRounds::new(shared, control);
     loop {
@@ -124,6 +131,7 @@ struct Drive<'a> {
     shared: &'a Shared,
     control: &'a Control,
     ending: &'a Ending,
+    slow: SlowRequests,
     step: Cell<Step>,
     watches_connections: Cell<bool>,
 }
@@ -152,6 +160,7 @@ impl Work for Drive<'_> {
         let deadline = control.all_requests().map(|request| request.deadline()).min();
         let next = next_look(&reactor, deadline.unwrap_or(u64::MAX)).min(longest);
         drop(reactor);
+        self.slow.look(control);
         let _driving = self.ending.end_overdue(driving);
         let mut step = Step::default();
         // A request has limits of its own. The time of any other step begins at 0.
@@ -174,6 +183,7 @@ impl Work for Drive<'_> {
                 self.begin_streams(&mut reactor);
                 self.send_responses();
             }
+            self.slow.look(self.control);
             drop(self.ending.end_overdue(driving));
         }
     }

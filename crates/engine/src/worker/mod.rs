@@ -120,7 +120,7 @@ impl Engine {
         let shared = Arc::new(Shared::new(reactor, Arc::clone(control.baton()), timer, app_threads));
         let ending = Ending::new(Arc::clone(&shared), Arc::clone(&control), &watch, orphan);
         Ok(Engine {
-            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), ending)?,
+            _helper: Helper::start(Arc::clone(&shared), Arc::clone(&control), ending, &watch)?,
             shared,
             control,
             spooling,

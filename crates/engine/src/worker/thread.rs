@@ -119,6 +119,7 @@ impl<'e> AppThread<'e> {
     fn new(engine: &'e Engine, seat: usize, number: usize) -> Self {
         let request = Arc::clone(engine.control.request_of(number));
         request.set_seat(seat);
+        request.set_thread();
         let lent_buffer = Arc::clone(engine.lent_buffers[number].get_or_init(|| LentBuffer::of(&request)));
         AppThread {
             engine,

@@ -169,8 +169,9 @@ fn request_settings(
     let (timeout, stuck) = (limit(seconds.unwrap_or(0.0)), limit(stuck.unwrap_or(0.0)));
     let stream_timeout = limit(stream_seconds.unwrap_or(0.0));
     let timings = optional(ruby, hash, "timings")?.unwrap_or(false);
-    let dumper = Some(dumper);
-    Ok(RequestSettings { threads, streams, stream_timeout, timeout, stuck, timings, slot, dumper })
+    let slow: Option<f64> = optional(ruby, hash, "log_slow")?;
+    let (log_slow, dumper) = (limit(slow.unwrap_or(0.0)), Some(dumper));
+    Ok(RequestSettings { threads, streams, stream_timeout, timeout, stuck, timings, log_slow, slot, dumper })
 }
 
 /// Converts a limit from seconds to milliseconds. 0 is no limit; the smallest limit is 1 ms.

@@ -15,6 +15,8 @@ use rb_sys::*;
 use fastrack_engine::ThreadDumper;
 use fastrack_sys as sys;
 
+use crate::worker::stack_capture;
+
 use crate::ruby::{bytes, format_into, is_string, NIL};
 
 /// Maximum number of frames in the dump of a thread.
@@ -85,6 +87,10 @@ impl ThreadDumper for RubyThreads {
             return None;
         };
         Some(text)
+    }
+
+    fn frames(&self, thread: i32, millis: u64) -> Option<Vec<u8>> {
+        stack_capture::of(thread, millis)
     }
 
     fn dump_frames(&self, millis: u64) {

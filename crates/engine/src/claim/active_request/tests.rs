@@ -157,6 +157,24 @@ fn an_application_sets_its_own_limit() {
     assert_eq!(active.deadline(), NEVER);
 }
 
+#[test]
+fn each_request_is_found_slow_once_and_streams_and_callbacks_are_not() {
+    let (_board, active) = active(0);
+    assert!(!active.note_slow(NEVER - 1, 50));
+    for _ in 0..2 {
+        begin(&active);
+        let due = active.started() + 50;
+        assert_eq!([due - 1, due, due + 9_000].map(|now| active.note_slow(now, 50)), [false, true, false]);
+        assert!(active.claim_response() && active.end());
+    }
+    active.begin_callbacks();
+    assert!(!active.note_slow(NEVER - 1, 50));
+    active.end_callbacks();
+    let due = follows(&active);
+    assert_eq!(active.begin_stream(due), Some(true));
+    assert!(!active.note_slow(NEVER - 1, 50));
+}
+
 /// A request whose head has left, and whose body has no known end; and a time at which it is due to be a stream.
 fn follows(active: &ActiveRequest) -> u64 {
     begin(active);

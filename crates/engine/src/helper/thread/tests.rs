@@ -1,5 +1,4 @@
 use super::*;
-use crate::claim::RequestSettings;
 use crate::patience::until;
 use crate::shared::tests::shared;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ fn control() -> Arc<Control> {
 fn start(shared: &Arc<Shared>) -> Helper {
     let control = control();
     let ending = Ending::new(Arc::clone(shared), Arc::clone(&control), &RequestSettings::default(), None);
-    Helper::start(Arc::clone(shared), control, ending).expect("a thread")
+    Helper::start(Arc::clone(shared), control, ending, &RequestSettings::default()).expect("a thread")
 }
 
 #[test]
@@ -40,6 +39,7 @@ fn nobody_sets_the_timer_of_waits_any_more_when_what_lasted_is_over() {
         shared: &shared,
         control: &control,
         ending: &ending,
+        slow: SlowRequests::new(&RequestSettings::default()),
         step: Cell::default(),
         watches_connections: Cell::default(),
     };
