@@ -41,6 +41,10 @@ module Fastrack
     attr_writer :refork_forbids
 
     # @!visibility private
+    # @return [Integer, nil] threads of each worker
+    attr_accessor :max_threads
+
+    # @!visibility private
     # @return [Array(Scoreboard, Integer), nil] the server's scoreboard, and the pid of the master
     attr_accessor :scoreboard
   end

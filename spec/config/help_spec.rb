@@ -27,7 +27,7 @@ RSpec.describe "The help of the fastrack command", once: "texts" do
   end
 
   it "is near where a command is mistyped, and not where a file is missing" do
-    expect(fastrack("stauts")).to eq(["fastrack: there is no stauts; did you mean status?\n", 1])
+    expect(fastrack("sttatus")).to eq(["fastrack: there is no sttatus; did you mean status?\n", 1])
     expect(fastrack("stop.ru")).to eq(["fastrack: there is no stop.ru\n", 1])
   end
 end

@@ -88,6 +88,7 @@ fn worker(worker: &Worker, now: f64) -> Value {
         "slot_requests": worker.slot_requests,
         "busy_seconds": worker.busy.map(|millis| millis as f64 / 1000.0),
         "in_app": worker.in_app,
+        "waiting": worker.waiting,
         "streams": worker.streams,
         "request": request.as_ref().map(|(text, _)| text),
         "request_seconds": request.as_ref().map(|(_, seconds)| rounded(*seconds)),

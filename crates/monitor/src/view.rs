@@ -39,6 +39,8 @@ pub struct Worker {
     pub entry: Option<Entry>,
     /// The number of requests in the application.
     pub in_app: Option<u64>,
+    /// The number of requests that wait for a thread.
+    pub waiting: Option<u64>,
     /// The number of streams.
     pub streams: Option<u64>,
     /// The number of requests of all workers with the same number, past and present.
@@ -190,6 +192,7 @@ impl Viewer {
             Worker {
                 master: worker.clone(),
                 in_app: connections.map(|connections| connections.in_app),
+                waiting: connections.map(|connections| connections.waiting),
                 streams: connections.map(|connections| connections.streaming),
                 slot_requests: by_number.get(worker.nr).copied(),
                 busy: busy(worker),

@@ -65,7 +65,7 @@ module Fastrack
     # Commands for a running server, and the groups of options in their help. The help of other commands has the groups of serving. All
     # options are accepted, so that those of the start may stay.
     CONTROL = {
-      "status" => %i[finding looking], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
+      "status" => %i[finding looking], "stats" => %i[finding puma_format], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
       "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding]
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
@@ -162,6 +162,11 @@ module Fastrack
     def add_looking(options)
       options.on("--watch", "refresh every second") { @watch = true }
       options.on("--json", "as JSON") { @json = true }
+    end
+
+    # The only format of `stats`, named so that another one can come.
+    def add_puma_format(options)
+      options.on("--puma", "Puma's keys, as `pumactl stats` has them (the default)") { nil }
     end
 
     def add_waiting(options)

@@ -57,11 +57,12 @@ module Fastrack
     def run
       case @arguments.action
       when :status then status
+      when :stats then stats
       when :workers then change_workers(@arguments.change)
       when *STARTS then start(@arguments.action)
       when :stop then stop
       end
-      @arguments.action == :status && !@serves ? 1 : 0
+      %i[status stats].include?(@arguments.action) && !@serves ? 1 : 0
     rescue Interrupt
       0
     end
@@ -130,6 +131,11 @@ module Fastrack
         before = now
         pause = WATCH_INTERVAL
       end
+    end
+
+    def stats
+      require_relative "../puma/stats"
+      puts JSON.generate(PumaStats.of_status(look))
     end
 
     # Changes the number by one at a time, because pending signals of a kind count as one.

@@ -16,6 +16,7 @@ module Fastrack
           tune                      measure how many workers fit
 
           status                    show the state of a running server's workers
+          stats --puma              print its statistics with Puma's keys
           reload                    load new code and configuration without losing a
                                     request (HUP); phased-restart is the same
           restart                   the same by a new master (USR2): for a new Ruby or
@@ -59,6 +60,14 @@ module Fastrack
 
         Shows the state of a running server and its workers. Exits with 0 if the server
         serves.
+
+        #{FOUND}
+      TEXT
+      "stats" => <<~TEXT,
+        Usage: fastrack stats --puma [options]
+
+        Prints the statistics of a running server as JSON with Puma's keys, for
+        dashboards made for Puma. Exits with 0 if the server serves.
 
         #{FOUND}
       TEXT

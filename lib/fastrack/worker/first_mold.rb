@@ -88,6 +88,7 @@ module Fastrack
     def prepare
       configuration.user&.switch
       EngineBuilder.load(configuration)
+      Fastrack.max_threads = configuration.max_threads
       require_relative "../warm_up" if configuration.warm_up
       @leftovers = WarmUp::Leftovers.new if configuration.warm_up
       load_app unless @launcher.loaded?
