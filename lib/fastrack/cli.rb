@@ -112,9 +112,13 @@ module Fastrack
       require_relative "proxy/settings"
       warnings = Proxy::Settings.check(configuration)
       puts "proxy: #{warnings.empty? ? "its files are right" : warnings.join("; ")}"
-      return unless Proxy.keys?(configuration) && Proxy.of_apps_user?(configuration)
+      if Proxy.made_by_apps_user?(configuration)
+        return puts("proxy: it runs as the app's user, who can read its private keys: start as root, with ProxyUser beside User")
+      end
 
-      puts "proxy: it runs as the app's user, who can read its private keys: start as root, with ProxyUser beside User"
+      Proxy.keys_of_app(configuration).each do |path|
+        puts "proxy: the app's user #{configuration.user.name} can read the private key #{path}: put it where only root can read it"
+      end
     end
 
     # @raise [Error] if a page has failed

@@ -42,15 +42,20 @@ module Fastrack
       # @return [UserGroup, nil] the user that the proxy runs as; nil: this process's
       def user(configuration) = (configuration.proxy_user || configuration.user if Process.euid.zero?)
 
-      # Whether the configuration names private keys, or has some made by an authority.
-      def keys?(configuration)
-        configuration.addresses.any? { |one| one.tls? && (one.certificates.any? || configuration.tls_domains) }
+      # Whether the app's user is the one who reads the private keys, or who has them made by an authority.
+      def made_by_apps_user?(configuration)
+        keys = configuration.addresses.select(&:tls?).map(&:certificates)
+        return keys.any?(&:any?) || (keys.any? && configuration.tls_domains) unless SafeFile.app_user
+
+        configuration.tls_domains && keys.any?(&:empty?) && user(configuration).uid == configuration.user.uid
       end
 
-      # Whether the proxy and the app run as the same user.
-      def of_apps_user?(configuration)
-        own = Process.euid
-        [user(configuration)&.uid || own, (configuration.user&.uid if own.zero?) || own].uniq.one?
+      # @return [Array<String>] paths of private keys that root reads, and the app's user can read as well
+      def keys_of_app(configuration)
+        return [] unless SafeFile.app_user
+
+        keys = configuration.addresses.select(&:tls?).flat_map(&:certificates).map { |_, key| Text.expand(key) }
+        SafeFile.app_user.act { keys.uniq.select { |path| File.readable?(path) } }
       end
 
       # Whether a listener is the workers' side for the proxy.

@@ -90,6 +90,15 @@ RSpec.describe Fastrack::StatusTable, once: "text" do
     expect(lines(status, status)[2]).to eq("")
   end
 
+  it "has the end of the proxy's first certificate, in colour in its last 14 days" do
+    end_at = Time.now.to_i + 60
+    line = ->(left) { lines(status, status(proxy: { pid: 8, state: "serving", certificate_not_after: end_at + left })).grep(/^proxy/).first[/, ([^,]*)\z/, 1] }
+    day = ->(left) { Time.at(end_at + left).utc.strftime("%Y-%m-%d") }
+    expect([30, 14].map { |days| line.call(days * 86_400) }).to eq([30, 14].map { |days| "certificate until #{day.call(days * 86_400)}" })
+    expect(line.call(3 * 86_400)).to eq("\e[31mcertificate ends in 3 days (#{day.call(3 * 86_400)})\e[0m")
+    expect(line.call(-3600)).to eq("\e[31mcertificate expired on #{day.call(-3600)}\e[0m")
+  end
+
   it "has a worker's memory as the cause of an exit in good order" do
     now = status(last_exits: [{ at: 1_796_000_000, worker: 0, cause: "memory", text: "exited" }])
     expect(lines(status, now).last).to end_with(" worker 0 exited, because of its memory")

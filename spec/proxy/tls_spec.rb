@@ -105,6 +105,18 @@ RSpec.describe "the proxy: TLS", once: "the program knows no Ruby" do
     end
   end
 
+  it "a start with what is no file, is too long, or may not be read, in the place of a key fails with the reason" do
+    Dir.mktmpdir do |dir|
+      File.mkfifo("#{dir}/fifo")
+      File.write("#{dir}/long", "-" * ((1 << 20) + 1))
+      { "fifo" => "it is no file", "." => "it is no file", "long" => "it is longer than 1048576 bytes", "none" => "no such file or directory" }.each do |name, reason|
+        failed = Server.fail_to_start(ru: HttpApps.ru(:echo), fastrack: true, config: "bind 'ssl://127.0.0.1:0?cert=a.pem&key=#{dir}/#{name}'",
+                                      files: Edge.files, options: { "Host" => nil, "Port" => nil })
+        expect([failed.status.exitstatus, failed.log]).to match([1, include("fastrack: the proxy does not start: cannot read #{File.expand_path(name, dir)}: #{reason}\n")])
+      end
+    end
+  end
+
   it "fastrack check tells a wrong key, an encrypted one, a certificate of version 1, a missing folder, and a certificate that has expired" do
     bind = "bind 'ssl://127.0.0.1:0?cert=a.pem&key=a.key'\n"
     encrypted = OpenSSL::PKey::RSA.new(2048).to_pem(OpenSSL::Cipher.new("aes-256-cbc"), "passphrase")

@@ -24,7 +24,7 @@ use crate::acme_client::Client;
 use crate::compress::random;
 use crate::control;
 use crate::local;
-use crate::tls::{Certificates, Facts, Proof};
+use crate::tls::{Contents, Facts, Proof};
 
 /// The protocol of a TLS-ALPN-01 challenge.
 pub const ALPN: &[u8] = b"acme-tls/1";
@@ -147,7 +147,7 @@ fn proving(host: &str, proof: &KeyAuthorization) -> Result<CertifiedKey, Failure
 pub fn prepare(settings: &Settings) -> Result<(), String> {
     let (cert, key) = settings.files();
     // A crash may have left one without the other, or an empty file.
-    if Certificates::load(vec![settings.files()]).is_ok() {
+    if Contents::read(vec![settings.files()]).certificates().is_ok() {
         return Ok(());
     }
     local::make_stand_in(&settings.folder, &settings.domains, &cert, &key).map_err(|error| {
@@ -188,13 +188,23 @@ pub async fn keep(settings: Settings, challenges: Arc<Challenges>) {
                 }
                 let pause = pause_after(failures);
                 failures += 1;
-                let error = reason(&*error);
-                control::error(&format!("no new certificate of {names}: {error}; trying again in {pause} s, with the old one until then"));
+                control::error(&failed(&settings, &reason(&*error), pause));
                 // A random part of the pause keeps servers from coming back at the same time.
                 sleep(Duration::from_secs(pause + random() % (pause / 10 + 1))).await;
             }
         }
     }
+}
+
+/// What the log says of a failure.
+fn failed(settings: &Settings, error: &str, pause: u64) -> String {
+    let names = settings.domains.join(", ");
+    let meanwhile = if Facts::of(&settings.files().0).is_some_and(|facts| facts.is_self_signed) {
+        "clients get one that no authority has signed until then"
+    } else {
+        "with the old one until then"
+    };
+    format!("no new certificate of {names}: {error}; trying again in {pause} s, {meanwhile}")
 }
 
 /// An error with its causes.
@@ -366,7 +376,7 @@ mod tests {
         let facts = Facts::of(&settings.files().0).expect("a certificate");
         assert_eq!(seconds_until_order(&settings), 0);
         assert!(facts.not_after > now());
-        Certificates::load(vec![settings.files()]).expect("a certificate and its key");
+        Contents::read(vec![settings.files()]).certificates().expect("a certificate and its key");
     }
 
     #[test]
@@ -391,6 +401,6 @@ mod tests {
         assert_eq!(fs::read(&key).expect("a key"), before);
         fs::write(&cert, "").expect("a file");
         prepare(&settings).expect("a stand-in");
-        Certificates::load(vec![settings.files()]).expect("a certificate and its key");
+        Contents::read(vec![settings.files()]).certificates().expect("a certificate and its key");
     }
 }

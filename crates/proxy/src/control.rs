@@ -36,6 +36,11 @@ pub fn refused(number: u64, text: &str) {
     say("refused", &format!("{number} {text}"));
 }
 
+/// Says that the certificates of this reading of the master's are in use.
+pub fn loaded(number: u64) {
+    say("loaded", &number.to_string());
+}
+
 /// Says what the process counts.
 pub fn stats(json: &serde_json::Value) {
     say("stats", &json.to_string());
@@ -51,12 +56,21 @@ pub fn inform(text: &str) {
     say("info", text);
 }
 
-/// A warning for the log; the same one once in ten seconds: its cause may last.
+/// A warning for the log; the same one once in ten seconds: its cause may last, or be that of several listeners.
 pub fn warn(text: &str) {
+    say_seldom("warn", text);
+}
+
+/// As [`inform`], the same line once in ten seconds.
+pub fn inform_seldom(text: &str) {
+    say_seldom("info", text);
+}
+
+fn say_seldom(kind: &str, text: &str) {
     static LAST: Mutex<Option<(Instant, String)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !last.as_ref().is_some_and(|(at, before)| before == text && at.elapsed() < Duration::from_secs(10)) {
-        say("warn", text);
+        say(kind, text);
         *last = Some((Instant::now(), text.to_owned()));
     }
 }

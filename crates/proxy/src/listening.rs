@@ -11,7 +11,6 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::acme::Challenges;
-use crate::control;
 use crate::ending::Stop;
 use crate::handler::Handler;
 use crate::orders::Passed;
@@ -20,7 +19,7 @@ use crate::server::{Endpoint, Server};
 use crate::settings::{Listener, Settings};
 use crate::shares::Shares;
 use crate::site::CurrentSite;
-use crate::tls::{server_config, Certificates};
+use crate::tls::{server_config, Certificates, Contents};
 use crate::upstream::Upstream;
 use crate::work::Work;
 
@@ -80,13 +79,17 @@ impl Listeners {
         Ok(Listeners { threads, challenges, exchanges, open: Vec::new() })
     }
 
-    /// Opens what is not open, and closes what is not wanted: all of it, or nothing. A listener whose settings are others is opened anew.
+    /// Opens what is not open, and closes what is not wanted: all of it, or nothing. A listener whose settings are others is opened anew. Those
+    /// that stay take the certificates of these settings.
     pub fn set(&mut self, wanted: &[Listener], passed: &mut Passed, strict: bool) -> Result<(), String> {
         let fits = |one: &Listening, listener: &Listener| one.settings.is_same(listener);
-        let missing = wanted.iter().filter(|listener| !self.open.iter().any(|one| fits(one, listener)));
-        let mut opened = missing
-            .map(|listener| self.prepare(listener, passed, strict))
-            .collect::<Result<Vec<_>, String>>()?;
+        let (mut opened, mut renewed) = (Vec::new(), Vec::new());
+        for listener in wanted {
+            match self.open.iter().find(|one| fits(one, listener)) {
+                Some(one) => renewed.extend(one.certificates.clone().zip(contents(listener, passed)?)),
+                None => opened.push(self.prepare(listener, passed, strict)?),
+            }
+        }
         for listening in &mut opened {
             listening.accepting = self.accept(listening)?;
         }
@@ -98,17 +101,8 @@ impl Listeners {
             stays
         });
         self.open.extend(opened);
+        renewed.iter().for_each(|(certificates, contents)| certificates.take(contents));
         Ok(())
-    }
-
-    /// Loads the files of certificates that these settings name.
-    pub fn reload(&mut self, wanted: &[Listener]) {
-        for one in &mut self.open {
-            let named = wanted.iter().find(|listener| one.settings.is_same(listener));
-            if let (Some(listener), Some(certificates)) = (named, &one.certificates) {
-                certificates.reload_or_tell(listener.certificates.clone());
-            }
-        }
     }
 
     /// The certificates of all listeners.
@@ -130,7 +124,7 @@ impl Listeners {
         let index = listener.descriptor.ok_or("a listener has no descriptor")?;
         let socket = TcpListener::from(passed.take(index)?);
         socket.set_nonblocking(true).map_err(|error| error.to_string())?;
-        let certificates = (!listener.certificates.is_empty()).then(|| load(listener, strict)).transpose()?;
+        let certificates = certificates(listener, passed, strict)?;
         let tls = certificates
             .as_ref()
             .map(|one| server_config(Arc::clone(one), Arc::clone(&self.challenges) as _))
@@ -157,20 +151,24 @@ impl Listeners {
     }
 }
 
-/// The certificates of a listener. Without strictness, none if they cannot be used: then the listener refuses handshakes, until the files
-/// change.
-fn load(listener: &Listener, strict: bool) -> Result<Arc<Certificates>, String> {
-    let files = listener.certificates.clone();
-    Certificates::load(files.clone()).or_else(|error| {
-        if strict {
-            return Err(error);
-        }
-        control::error(&format!(
-            "no client can connect to {} until this is repaired: {error}",
-            listener.name
-        ));
-        Ok(Certificates::none(files))
-    })
+/// What the files of a listener's certificates have; None without TLS.
+fn contents(listener: &Listener, passed: &mut Passed) -> Result<Option<Contents>, String> {
+    listener.certificates.as_ref().map(|files| files.contents(passed)).transpose()
+}
+
+/// The certificates of a new listener; None without TLS. Without strictness there may be none that can be used: then the listener refuses
+/// handshakes, until others come.
+fn certificates(
+    listener: &Listener,
+    passed: &mut Passed,
+    strict: bool,
+) -> Result<Option<Arc<Certificates>>, String> {
+    let Some(contents) = contents(listener, passed)? else { return Ok(None) };
+    let kept = listener.kept_certificates.as_ref().map(|files| files.contents(passed)).transpose()?;
+    if strict && kept.is_none() {
+        return Certificates::of(&contents).map(Some);
+    }
+    Ok(Some(Certificates::of_any(&contents, kept.as_ref(), &listener.name)))
 }
 
 /// Starts a thread, and returns when it can serve.

@@ -106,7 +106,7 @@ pub fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tls::Certificates;
+    use crate::tls::Contents;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
         let [authority, cert, key] = make(&folder, &hosts).expect("certificates");
         let before = fs::read_to_string(&authority).expect("a file");
-        Certificates::load(vec![(cert.clone(), key.clone())]).expect("a certificate and its key");
+        Contents::read(vec![(cert.clone(), key.clone())]).certificates().expect("a certificate and its key");
         make(&folder, &hosts).expect("certificates");
         assert_eq!(fs::read_to_string(&authority).expect("a file"), before);
         let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;

@@ -29,6 +29,12 @@ pub trait Document: DeserializeOwned + Send + 'static {
 pub struct Passed(Vec<Option<OwnedFd>>);
 
 impl Passed {
+    /// These descriptors.
+    #[cfg(test)]
+    pub fn of<const COUNT: usize>(descriptors: [OwnedFd; COUNT]) -> Self {
+        Passed(descriptors.map(Some).into())
+    }
+
     /// The descriptor with this number. Fails if it has not come: the process has no room for it (RLIMIT_NOFILE).
     pub fn take(&mut self, index: usize) -> Result<OwnedFd, String> {
         let found = self.0.get_mut(index).and_then(Option::take);

@@ -28,14 +28,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Checks the settings on standard input, as a start would.
 pub fn check() -> Result<(), String> {
-    let (settings, _): (Settings, _) = Orders::default().first().ok_or("no settings")??;
+    let (settings, mut passed): (Settings, _) = Orders::default().first().ok_or("no settings")??;
     // Certificates by ACME are not there before the first start.
-    let is_there = |listener: &&crate::settings::Listener| {
-        !listener.certificates.is_empty()
-            && (settings.acme.is_none() || listener.certificates.iter().all(|(cert, _)| cert.exists()))
-    };
-    for listener in settings.listeners.iter().filter(is_there) {
-        Certificates::load(listener.certificates.clone())?.warn();
+    let files = settings.listeners.iter().filter_map(|listener| listener.certificates.as_ref());
+    for files in files.filter(|files| !files.are_to_come()) {
+        Certificates::of(&files.contents(&mut passed)?)?.warn();
     }
     Site::new(settings, None)?.warnings().iter().for_each(|warning| control::warn(warning));
     Ok(())
@@ -111,7 +108,10 @@ impl Process {
                     }
                 },
                 _ = look.tick() => {
-                    self.listeners.certificates().for_each(|one| one.look());
+                    self.listeners.certificates().for_each(|one| {
+                        one.look();
+                        one.warn();
+                    });
                     self.tell(&mut told);
                     let (clients, (now, most)) = (stats::OPEN.load(Relaxed) as usize, self.listeners.exchanges());
                     trim.look(clients + now, clients + most);
@@ -134,7 +134,6 @@ impl Process {
         let (wanted, strict) = (settings.listeners.clone(), settings.strict);
         let site = site(settings, passed)?;
         self.listeners.set(&wanted, passed, strict)?;
-        self.listeners.reload(&wanted);
         self.site.set(site);
         Ok(())
     }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::connection::Times;
 use crate::files::Rules;
 use crate::forwarded::is_private;
+use crate::tls::CertificateFiles;
 
 /// All settings. A later document replaces an earlier one, except for the number of threads, the workers' socket and ACME.
 #[derive(Clone, Debug, Deserialize)]
@@ -20,7 +21,8 @@ pub struct Settings {
     /// How many descriptors come with the line. Other fields name them by their numbers, from 0 on.
     #[serde(default)]
     pub descriptors: usize,
-    /// Whether a certificate that cannot be used is an error. Otherwise its listener refuses handshakes, and the others serve.
+    /// Whether a certificate that cannot be used, and has no earlier one, is an error. Otherwise its listener refuses handshakes, and the others
+    /// serve.
     #[serde(default)]
     pub strict: bool,
     /// The listeners.
@@ -121,9 +123,12 @@ pub struct Listener {
     /// The socket's inode, which tells one that is open already.
     #[serde(default)]
     pub identity: u64,
-    /// Pairs of files: a certificate with its chain, and its key. Empty without TLS.
+    /// None without TLS.
     #[serde(default)]
-    pub certificates: Vec<(PathBuf, PathBuf)>,
+    pub certificates: Option<CertificateFiles>,
+    /// Earlier ones, for the case that these cannot be used.
+    #[serde(default)]
+    pub kept_certificates: Option<CertificateFiles>,
     /// The port of the TLS listener to which all requests are redirected; None: they are answered.
     #[serde(default)]
     pub redirect_to: Option<u16>,
@@ -136,7 +141,7 @@ impl Listener {
     /// Whether the other one is this socket, served in the same way. Files of certificates may differ.
     pub fn is_same(&self, other: &Listener) -> bool {
         let parts = |one: &Listener| {
-            (one.identity, one.name.clone(), one.redirect_to, one.proxy_protocol, one.certificates.is_empty())
+            (one.identity, one.name.clone(), one.redirect_to, one.proxy_protocol, one.certificates.is_none())
         };
         parts(self) == parts(other)
     }

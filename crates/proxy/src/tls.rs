@@ -1,262 +1,169 @@
 //! Certificates: which one a client gets, and new ones without a new listener.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+mod certificate;
+mod files;
+
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::ServerConfig;
-use webpki::EndEntityCert;
-use yasna::tags::TAG_UTCTIME;
-use yasna::{parse_der, ASN1Result, BERReader, Tag};
 
 use crate::control;
+pub use certificate::Facts;
+pub use files::{CertificateFiles, Contents};
 
-/// Days before its end at which a certificate is worth a warning.
-const WARN_DAYS: i64 = 14;
-
-/// A certificate with its key, and the names that it is for.
-#[derive(Debug)]
-struct Certificate {
-    key: Arc<CertifiedKey>,
-    /// In lower case; `*.example.com` stands for one label.
-    names: Vec<String>,
-    /// Seconds since 1970.
-    not_after: i64,
-}
+use certificate::{Certificate, DAY};
+use files::{stamp, Stamp};
 
 /// The certificates of one listener.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Certificates {
-    files: RwLock<Vec<(PathBuf, PathBuf)>>,
+    /// The first one is for clients that name no host, or a host without a certificate.
     loaded: RwLock<Vec<Certificate>>,
-    /// The state of the files when they were last looked at.
-    stamp: Mutex<Stamp>,
+    source: Mutex<Source>,
+    /// When warnings were last logged, in seconds since 1970; None: not since these certificates were loaded.
+    warned_at: Mutex<Option<i64>>,
 }
 
-/// Times and inodes of files.
-type Stamp = Vec<Option<(SystemTime, u64, u64)>>;
+/// Where the certificates come from.
+#[derive(Debug, Default)]
+struct Source {
+    /// The number of the last files that the master has read.
+    number: u64,
+    /// Files that this process reads itself, and their state when it last looked.
+    own: Vec<(PathBuf, PathBuf)>,
+    stamp: Stamp,
+}
 
 impl Certificates {
-    /// Loads pairs of files. The first certificate is for clients that name no host, or a host without a certificate.
-    pub fn load(files: Vec<(PathBuf, PathBuf)>) -> Result<Arc<Self>, String> {
-        let none = Certificates::none(files.clone());
-        none.reload(files)?;
+    /// The certificates of these files.
+    pub fn of(contents: &Contents) -> Result<Arc<Self>, String> {
+        let none = Arc::<Self>::default();
+        none.set(contents)?;
         Ok(none)
     }
 
-    /// No certificates, so that handshakes are refused until these files can be used.
-    pub fn none(files: Vec<(PathBuf, PathBuf)>) -> Arc<Self> {
-        let stamp = Mutex::new(stamp(&files));
-        Arc::new(Certificates { files: RwLock::new(files), loaded: RwLock::default(), stamp })
+    /// The certificates of these files; if those cannot be used, of the `kept` ones, which could be used before; else none, so that handshakes
+    /// are refused. Logs why.
+    pub fn of_any(contents: &Contents, kept: Option<&Contents>, name: &str) -> Arc<Self> {
+        let own = Arc::<Self>::default();
+        if let Err(error) = own.set(contents) {
+            match kept.map(|kept| own.set(kept)) {
+                Some(Ok(())) => control::error(&stays(&error)),
+                _ => control::error(&format!(
+                    "no client can connect to {name} until this is repaired: {error}"
+                )),
+            }
+            own.expect(contents);
+        }
+        own
     }
 
-    /// Loads the files anew if they have changed.
+    /// Loads the files that this process reads itself if they have changed.
     pub fn look(&self) {
-        let files = self.files();
-        let found = stamp(&files);
-        let before =
-            std::mem::replace(&mut *self.stamp.lock().unwrap_or_else(PoisonError::into_inner), found.clone());
-        if found != before {
-            self.reload_or_tell(files);
+        let own = {
+            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = stamp(&source.own);
+            if std::mem::replace(&mut source.stamp, found.clone()) == found {
+                return;
+            }
+            source.own.clone()
+        };
+        self.set_or_tell(&Contents::read(own));
+    }
+
+    /// Takes files of new settings. Those of a reading that is known are not loaded again.
+    pub fn take(&self, contents: &Contents) {
+        let known = self.source.lock().unwrap_or_else(PoisonError::into_inner).number;
+        if contents.is_own || contents.number != known {
+            self.expect(contents);
+            self.set_or_tell(contents);
         }
     }
 
-    /// Loads the files, and logs warnings and errors.
-    pub fn reload_or_tell(&self, files: Vec<(PathBuf, PathBuf)>) {
-        match self.reload(files) {
-            Ok(()) => self.warn(),
-            Err(error) => control::error(&format!("the certificates stay as they are: {error}")),
-        }
-    }
-
-    /// Logs warnings about certificates that have ended or end soon.
+    /// Logs warnings about certificates that have ended or end soon, once a day.
     pub fn warn(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
         self.warnings(now).iter().for_each(|warning| control::warn(warning));
     }
 
-    /// Loads the files anew. After an error the certificates stay as they are.
-    fn reload(&self, files: Vec<(PathBuf, PathBuf)>) -> Result<(), String> {
-        let loaded = load_all(&files)?;
-        *write(&self.loaded) = loaded;
-        *write(&self.files) = files;
+    fn set_or_tell(&self, contents: &Contents) {
+        match self.set(contents) {
+            Ok(()) => self.warn(),
+            Err(error) => control::error(&stays(&error)),
+        }
+    }
+
+    /// Loads the files. After an error the certificates stay as they are.
+    fn set(&self, contents: &Contents) -> Result<(), String> {
+        let loaded = contents.certificates()?;
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
+        *self.warned_at.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.expect(contents);
+        self.tell_stand_in();
+        if !contents.is_own {
+            control::loaded(contents.number);
+        }
         Ok(())
     }
 
-    /// The files.
-    fn files(&self) -> Vec<(PathBuf, PathBuf)> {
-        read(&self.files).clone()
+    fn tell_stand_in(&self) {
+        if let Some(one) = self.read().iter().find(|one| self.is_stand_in(one)) {
+            control::inform_seldom(&format!(
+                "until the first certificate by ACME is there, clients get {}, which no authority has signed",
+                one.path.display()
+            ));
+        }
+    }
+
+    /// Notes from where the next change is to come.
+    fn expect(&self, contents: &Contents) {
+        let own = if contents.is_own { contents.paths() } else { Vec::new() };
+        let stamp = stamp(&own);
+        *self.source.lock().unwrap_or_else(PoisonError::into_inner) =
+            Source { number: contents.number, own, stamp };
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Vec<Certificate>> {
+        self.loaded.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The end of the certificate that ends first, in seconds since 1970.
     pub fn not_after(&self) -> Option<i64> {
-        read(&self.loaded).iter().map(|one| one.not_after).min()
+        self.read().iter().map(|one| one.not_after).min()
     }
 
-    /// Warnings about certificates that have ended or end soon. `now` is in seconds since 1970.
+    /// Warnings about certificates that have ended or end soon, once a day. `now` is in seconds since 1970.
     fn warnings(&self, now: i64) -> Vec<String> {
-        let loaded = read(&self.loaded);
-        let warning = |(one, (path, _)): (&Certificate, &(PathBuf, PathBuf))| {
-            let days = (one.not_after - now).div_euclid(86_400);
-            let path = path.display();
-            match days {
-                ..0 => Some(format!("the certificate {path} has expired")),
-                0..WARN_DAYS => Some(format!("the certificate {path} expires in {days} days")),
-                _ => None,
-            }
-        };
-        loaded.iter().zip(read(&self.files).iter()).filter_map(warning).collect()
+        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        // The clock may have been put back.
+        if warned_at.is_some_and(|at| (at..at + DAY).contains(&now)) {
+            return Vec::new();
+        }
+        *warned_at = Some(now);
+        let loaded = self.read();
+        loaded.iter().filter(|one| !self.is_stand_in(one)).filter_map(|one| one.warning(now)).collect()
+    }
+
+    /// Whether it is the one that clients get until the first one by ACME is there. Its end is not far, on purpose.
+    fn is_stand_in(&self, one: &Certificate) -> bool {
+        one.is_self_signed && !self.source.lock().unwrap_or_else(PoisonError::into_inner).own.is_empty()
     }
 
     fn choose(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
-        let loaded = read(&self.loaded);
+        let loaded = self.read();
         let name = name.map(str::to_ascii_lowercase);
-        let fits = |one: &&Certificate| {
-            name.as_deref().is_some_and(|name| one.names.iter().any(|own| is_for(own, name)))
-        };
+        let fits = |one: &&Certificate| name.as_deref().is_some_and(|name| one.is_for(name));
         loaded.iter().find(fits).or(loaded.first()).map(|one| Arc::clone(&one.key))
     }
 }
 
-fn stamp(files: &[(PathBuf, PathBuf)]) -> Stamp {
-    let stamp = |path: &PathBuf| {
-        use std::os::unix::fs::MetadataExt;
-        let metadata = fs::metadata(path).ok()?;
-        Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
-    };
-    files.iter().flat_map(|(cert, key)| [stamp(cert), stamp(key)]).collect()
-}
-
-fn read<T>(lock: &RwLock<T>) -> std::sync::RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// Whether a name of a certificate is one for this host (RFC 6125 §6.4.3).
-fn is_for(own: &str, host: &str) -> bool {
-    match own.strip_prefix("*.") {
-        Some(parent) => host.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && rest == parent),
-        None => own == host,
-    }
-}
-
-/// Facts of a certificate.
-#[derive(Debug)]
-pub struct Facts {
-    /// The hosts that it is for, in lower case.
-    pub names: Vec<String>,
-    /// Its start, in seconds since 1970.
-    pub not_before: i64,
-    /// Its end, in seconds since 1970.
-    pub not_after: i64,
-}
-
-impl Facts {
-    /// Those of the first certificate in a file; None: it cannot be read.
-    pub fn of(path: &Path) -> Option<Facts> {
-        let bytes = fs::read(path).ok()?;
-        facts(&CertificateDer::from_pem_slice(&bytes).ok()?).ok()
-    }
-}
-
-/// The validity of a certificate (RFC 5280 §4.1), in seconds since 1970.
-fn times(der: &[u8]) -> ASN1Result<(i64, i64)> {
-    parse_der(der, |certificate| {
-        certificate.read_sequence(|parts| {
-            let times = parts.next().read_sequence(|signed| {
-                signed.read_optional(|version| {
-                    version.read_tagged(Tag::context(0), |number| number.read_der())
-                })?;
-                for _serial_algorithm_issuer in 0..3 {
-                    signed.next().read_der()?;
-                }
-                let times =
-                    signed.next().read_sequence(|times| Ok((time(times.next())?, time(times.next())?)))?;
-                while signed.read_optional(|rest| rest.read_der())?.is_some() {}
-                Ok(times)
-            });
-            while parts.read_optional(|rest| rest.read_der())?.is_some() {}
-            times
-        })
-    })
-}
-
-fn time(reader: BERReader<'_, '_>) -> ASN1Result<i64> {
-    if reader.lookahead_tag()? == TAG_UTCTIME {
-        Ok(reader.read_utctime()?.datetime().unix_timestamp())
-    } else {
-        Ok(reader.read_generalized_time()?.datetime().unix_timestamp())
-    }
-}
-
-fn load_all(files: &[(PathBuf, PathBuf)]) -> Result<Vec<Certificate>, String> {
-    files.iter().map(|(cert, key)| load(cert, key)).collect()
-}
-
-fn load(cert: &Path, key: &Path) -> Result<Certificate, String> {
-    let chain = pem(cert, |bytes| CertificateDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>())?;
-    let first = chain.first().ok_or_else(|| format!("{} has no certificate", cert.display()))?;
-    let Facts { names, not_after, .. } =
-        facts(first).map_err(|error| format!("{} {error}", cert.display()))?;
-    refuse_encrypted(key)?;
-    let secret = pem(key, PrivateKeyDer::from_pem_slice)?;
-    let certified = CertifiedKey::from_der(chain, secret, &ring::default_provider());
-    let key = certified.map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => {
-            format!("{} is not the key of the certificate {}", key.display(), cert.display())
-        }
-        error => format!("{} cannot be used: {error}", key.display()),
-    })?;
-    Ok(Certificate { key: Arc::new(key), names, not_after })
-}
-
-fn pem<T, E: std::fmt::Display>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, E>) -> Result<T, String> {
-    let bytes =
-        fs::read(path).map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
-    parse(&bytes).map_err(|error| format!("{} is no PEM file of its kind: {error}", path.display()))
-}
-
-/// A proxy that starts by itself has nobody to ask for a passphrase.
-fn refuse_encrypted(key: &Path) -> Result<(), String> {
-    let text = fs::read(key).unwrap_or_default();
-    let has = |words: &[u8]| text.windows(words.len()).any(|part| part == words);
-    if !has(b"-----BEGIN ENCRYPTED PRIVATE KEY-----") && !has(b"Proc-Type: 4,ENCRYPTED") {
-        return Ok(());
-    }
-    let key = key.display();
-    Err(format!(
-        "{key} is encrypted with a passphrase, and nobody is asked for it: write the key without one, by `openssl pkey -in {key} -out NEW`"
-    ))
-}
-
-/// The error's text without "(os error 2)".
-fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
-fn facts(der: &CertificateDer<'_>) -> Result<Facts, String> {
-    let unusable = |error: &dyn std::fmt::Display| format!("cannot be used: {error}");
-    let (not_before, not_after) = times(der).map_err(|error| unusable(&error))?;
-    let certificate = EndEntityCert::try_from(der).map_err(|error| match error {
-        webpki::Error::UnsupportedCertVersion => {
-            "is a certificate of version 1, which browsers refuse: make one of version 3, with subjectAltName"
-                .to_owned()
-        }
-        error => unusable(&error),
-    })?;
-    let names = certificate.valid_dns_names().map(str::to_ascii_lowercase).collect();
-    Ok(Facts { names, not_before, not_after })
+fn stays(error: &str) -> String {
+    format!("the certificates stay as they are: {error}")
 }
 
 /// Proves a host to an authority that asks by a protocol of its own.
@@ -306,6 +213,8 @@ pub fn server_config(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     fn pair(dir: &Path, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
         let made =
@@ -322,9 +231,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let files =
             vec![pair(dir.path(), "a", &["a.example"]), pair(dir.path(), "b", &["*.b.example", "b.example"])];
-        let certificates = Certificates::load(files).expect("certificates");
+        let certificates = Certificates::of(&Contents::read(files)).expect("certificates");
         let chosen = |name| certificates.choose(name).expect("one").cert[0].clone();
-        let [a, b] = [0, 1].map(|index| read(&certificates.loaded)[index].key.cert[0].clone());
+        let [a, b] = [0, 1].map(|index| certificates.read()[index].key.cert[0].clone());
         for (name, expected) in [
             (None, &a),
             (Some("a.example"), &a),
@@ -342,7 +251,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let (cert, key) = pair(dir.path(), "a", &["a.example"]);
         let (_, other) = pair(dir.path(), "b", &["b.example"]);
-        let certificates = Certificates::load(vec![(cert.clone(), key.clone())]).expect("certificates");
+        let certificates =
+            Certificates::of(&Contents::read(vec![(cert.clone(), key.clone())])).expect("certificates");
         let before = certificates.choose(None).expect("one").cert[0].clone();
         let missing = dir.path().join("missing");
         for (files, expected) in [
@@ -351,11 +261,61 @@ mod tests {
             ((cert.clone(), missing), "missing: No such file"),
             ((key, cert.clone()), "has no certificate"),
         ] {
-            let error = certificates.reload(vec![files]).expect_err("an error");
+            let error = certificates.set(&Contents::read(vec![files])).expect_err("an error");
             assert!(error.contains(expected), "{error}");
         }
         assert_eq!(certificates.choose(None).expect("one").cert[0], before);
-        assert_eq!(certificates.files()[0].0, cert);
+        assert_eq!(certificates.read()[0].path, cert);
+    }
+
+    /// Files that the master has read: the copy has `texts` one after the other.
+    fn handed(number: u64, texts: [Result<&[u8], &str>; 2]) -> Contents {
+        let named = texts.map(|text| match text {
+            Ok(text) => serde_json::json!({ "path": "a.pem", "size": text.len() }),
+            Err(error) => serde_json::json!({ "path": "a.pem", "error": error }),
+        });
+        let files = serde_json::json!({ "number": number, "descriptor": 0, "pairs": [named] });
+        let files: CertificateFiles = serde_json::from_value(files).expect("files");
+        let mut copy = tempfile::tempfile().expect("a file");
+        texts
+            .iter()
+            .flatten()
+            .for_each(|text| std::io::Write::write_all(&mut copy, text).expect("its bytes"));
+        files.contents(&mut crate::orders::Passed::of([copy.into()])).expect("contents")
+    }
+
+    #[test]
+    fn files_that_the_master_has_read_need_no_right_to_read_them() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (cert, key) = pair(dir.path(), "a", &["a.example"]);
+        let (cert, key) = (fs::read(cert).expect("a file"), fs::read(key).expect("a file"));
+        let certificates = Certificates::of(&handed(1, [Ok(&cert), Ok(&key)])).expect("certificates");
+        assert!(certificates.choose(None).is_some());
+        for (texts, expected) in [
+            ([Ok(&cert[..]), Err("permission denied")], "cannot read a.pem: permission denied"),
+            ([Ok(&cert[..]), Ok(&key[..10])], "a.pem is no PEM file of its kind"),
+            ([Ok(&key[..]), Ok(&cert[..])], "a.pem has no certificate"),
+        ] {
+            let error = Certificates::of(&handed(1, texts)).expect_err("an error");
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn kept_certificates_serve_until_others_can_be_used() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [a, b] = ["a", "b"].map(|name| {
+            let (cert, key) = pair(dir.path(), name, &["a.example"]);
+            (fs::read(cert).expect("a file"), fs::read(key).expect("a file"))
+        });
+        let broken = handed(2, [Err("no such file or directory"), Ok(&b.1)]);
+        let end = |certificates: &Certificates| certificates.choose(None).map(|key| key.cert[0].clone());
+        let a = handed(1, [Ok(&a.0), Ok(&a.1)]);
+        assert_eq!(end(&Certificates::of_any(&broken, None, "[::]:443")), None, "it refuses handshakes");
+        let kept = Certificates::of_any(&broken, Some(&a), "[::]:443");
+        assert_eq!(end(&kept), end(&Certificates::of(&a).expect("certificates")));
+        kept.take(&handed(3, [Ok(&b.0), Ok(&b.1)]));
+        assert_ne!(end(&kept), end(&Certificates::of(&a).expect("certificates")));
     }
 
     #[test]
@@ -367,19 +327,62 @@ mod tests {
             "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAA==\n-----END RSA PRIVATE KEY-----\n",
         ] {
             fs::write(&key, text).expect("a file");
-            let error = Certificates::load(vec![(cert.clone(), key.clone())]).expect_err("an error");
+            let error = Certificates::of(&Contents::read(vec![(cert.clone(), key.clone())])).expect_err("an error");
             assert!(error.contains("a.key is encrypted with a passphrase"), "{error}");
         }
     }
 
-    #[test]
-    fn an_end_that_is_near_is_told() {
-        let dir = tempfile::tempdir().expect("a folder");
+    /// The certificates of one that lasts for so many days, and its end.
+    fn lasting(dir: &Path, days: i64) -> (Arc<Certificates>, i64) {
+        let (cert, key) = (dir.join("a.crt"), dir.join("a.key"));
+        let secret = rcgen::KeyPair::generate().expect("a key");
+        let mut params = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).expect("a name");
+        let start = SystemTime::now();
+        params.not_before = start.into();
+        params.not_after = (start + std::time::Duration::from_secs((days * DAY) as u64)).into();
+        fs::write(&cert, params.self_signed(&secret).expect("a certificate").pem()).expect("a file");
+        fs::write(&key, secret.serialize_pem()).expect("a file");
+        let texts = [fs::read(cert).expect("a file"), fs::read(key).expect("a file")];
         let certificates =
-            Certificates::load(vec![pair(dir.path(), "a", &["a.example"])]).expect("certificates");
+            Certificates::of(&handed(1, [Ok(&texts[0]), Ok(&texts[1])])).expect("certificates");
         let end = certificates.not_after().expect("an end");
-        assert_eq!(certificates.warnings(end - 30 * 86_400).len(), 0);
-        assert!(certificates.warnings(end - 3 * 86_400)[0].ends_with("a.crt expires in 3 days"));
-        assert!(certificates.warnings(end + 1)[0].ends_with("a.crt has expired"));
+        (certificates, end)
+    }
+
+    #[test]
+    fn an_end_that_is_near_is_told_once_a_day() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (certificates, end) = lasting(dir.path(), 90);
+        let told = |left: i64| certificates.warnings(end - left).join("; ");
+        let soon = |left: &str| format!("the certificate a.pem {left}");
+        assert_eq!(told(14 * DAY), "");
+        // The day after.
+        assert_eq!(told(13 * DAY), soon("expires in 13 days"));
+        assert_eq!((told(13 * DAY - 1), told(12 * DAY + 1)), (String::new(), String::new()));
+        assert_eq!(told(12 * DAY), soon("expires in 12 days"));
+        assert_eq!(told(DAY), soon("expires in 1 day"));
+        assert_eq!(told(3600), String::new());
+        assert_eq!(told(0), soon("expires within a day"));
+        assert_eq!(told(-DAY), soon("has expired"));
+        assert_eq!(told(-2 * DAY), soon("has expired"));
+        // The clock was put back.
+        assert_eq!(told(2 * DAY), soon("expires in 2 days"));
+    }
+
+    #[test]
+    fn a_short_certificate_is_not_always_one_that_ends_soon() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (certificates, end) = lasting(dir.path(), 6);
+        assert_eq!(certificates.warnings(end - 2 * DAY).len(), 0);
+        assert_eq!(certificates.warnings(end - DAY + 1).len(), 1);
+    }
+
+    #[test]
+    fn the_stand_in_for_the_first_certificate_by_acme_ends_without_a_warning() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let files = pair(dir.path(), "a", &["a.example"]);
+        let certificates = Certificates::of(&Contents::read(vec![files])).expect("certificates");
+        let end = certificates.not_after().expect("an end");
+        assert_eq!(certificates.warnings(end + DAY).len(), 0);
     }
 }

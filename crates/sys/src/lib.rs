@@ -17,6 +17,7 @@ mod own_descriptors;
 mod poller;
 mod proc_stat;
 mod process;
+mod sealed_file;
 mod sendfile;
 mod shared_memory;
 mod signals;
@@ -56,6 +57,7 @@ pub use process::{
     adopt_orphans, adopts_orphans, effective_user, exit_at_once, exported, is_alive, is_running, is_sibling,
     page_size, share_malloc_arena, trim_heap,
 };
+pub use sealed_file::sealed_copy;
 pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, Shareable, SharedMemory};
 pub use signals::{

@@ -113,7 +113,11 @@ module Fastrack
     PROXY = { "open" => "open", "requests" => "requests", "h2_requests" => "of HTTP/2", "files" => "files", "handshakes" => "handshakes" }.freeze
     PROXY_REST = { "streams" => "streams", "tunnels" => "sockets", "handshake_errors" => "failed handshakes", "worker_died" => "502 (worker died)",
                    "no_worker" => "502 (no worker)", "bad_response" => "502 (bad response)", "shortage" => "503 (shortage)" }.freeze
-    private_constant :PROXY, :PROXY_REST
+
+    # Seconds before the end of a certificate at which it is worth attention.
+    DAY = 86_400
+    SOON = 14 * DAY
+    private_constant :PROXY, :PROXY_REST, :DAY, :SOON
 
     # Lines of the proxy, and of those that linger.
     def proxy(proxy)
@@ -123,11 +127,19 @@ module Fastrack
                PROXY_REST.filter_map { |name, word| "#{proxy[name]} #{word}" if proxy[name].to_i.positive? }
       counts.unshift(proxy["state"]) unless proxy["state"] == "serving"
       counts << memory(proxy) if proxy["rss"]
-      [fit("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}#{certificate(proxy["certificate_not_after"])}"),
+      counts += [*certificate(proxy["certificate_not_after"])]
+      [painted("proxy #{proxy["pid"].to_s.rjust(5)} #{counts.join(", ")}", /certificate (?:ends|expired)[^,]*/ => "bad"),
        *Array(proxy["lingering"]).map { |one| fit("proxy #{one["pid"].to_s.rjust(5)} lingering, #{one["streams"].to_i} streams, #{one["tunnels"].to_i} sockets") }]
     end
 
-    def certificate(seconds) = seconds && ", certificate until #{Time.at(seconds).utc.strftime("%Y-%m-%d")}"
+    def certificate(seconds)
+      return if seconds.nil?
+
+      at, left = Time.at(seconds).utc.strftime("%Y-%m-%d"), seconds - Time.now.to_i
+      return "certificate expired on #{at}" if left.negative?
+
+      left < SOON ? "certificate ends in #{Log.count(left / DAY, "day")} (#{at})" : "certificate until #{at}"
+    end
 
     def request(worker)
       fit("#{" " * 12}#{time(worker["request_seconds"])} #{worker["request"]}") if worker["request"]

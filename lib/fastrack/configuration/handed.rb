@@ -29,11 +29,13 @@ module Fastrack
     end
 
     # @param configuration [Configuration]
-    # @return [Array<String>] absolute paths of files that the master makes, and its addresses
+    # @return [Array<String>] absolute paths of files that the master makes or reads, and its addresses
     def names(configuration)
       logs = %i[StdoutPath StderrPath AccessLog].filter_map { |name| configuration.value(name) } - ["-"]
       [*logs, *configuration.pid, *configuration.puma&.state&.first, *configuration.control&.path].map { |path| Text.expand(path) } +
-        configuration.addresses.grep_v(Proxy::InnerAddress).flat_map { |address| [address.to_s, *(address.file if address.path)] }
+        configuration.addresses.grep_v(Proxy::InnerAddress).flat_map do |address|
+          [address.to_s, *(address.file if address.path), *address.certificates.flatten.map { |path| Text.expand(path) }]
+        end
     end
 
     # @return the value of an option, which .value turns back

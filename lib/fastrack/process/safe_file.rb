@@ -78,6 +78,22 @@ module Fastrack
         end
       end
 
+      # Calls the block to read a file for a process of another user: as root if the start has named it and only root can change where the path
+      # leads, else with that user's effective ids.
+      #
+      # @param reader [UserGroup, nil] the other process's user
+      # @yieldparam found [String] the path, without links where root reads
+      # @return the result of the block
+      # @raise [SystemCallError] Refused, for example
+      def reading(path, reader)
+        path = Text.expand(path)
+        return yield(path) unless app_user && Process.euid.zero?
+
+        user = reader_of(reader)
+        found = app_user.at(path, true) { |place| place if Process.euid.zero? } unless foreign?(path)
+        found ? user.at(found, true) { |place| read(place, reader) { |one| yield one } } : user.act { read(path, reader) { |one| yield one } }
+      end
+
       # Opens a log, and makes the file if it is missing.
       #
       # @param owner [Array(Integer, Integer), nil] user and group of a new log that root makes
@@ -152,6 +168,21 @@ module Fastrack
       private
 
       def foreign?(name) = app_user && Process.euid.zero? && @foreign&.include?(name)
+
+      def reader_of(reader)
+        @readers ||= {}
+        @readers[reader] ||= reader.name == user_name ? app_user : AppUser.new(reader.name, reader.uid, reader.gid)
+      end
+
+      def read(place, reader)
+        raise Refused, "it is no file" unless place.is_a?(String)
+
+        yield Text.utf8(place)
+      rescue Errno::EACCES
+        raise if Process.euid.zero?
+
+        raise Refused, "permission denied to user #{reader.name}: root reads only files that the start has named, by a path that only root can change"
+      end
 
       def careful?(user)
         return false unless user && !user.uid.zero? && Process.euid.zero?

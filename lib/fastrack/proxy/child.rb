@@ -193,16 +193,27 @@ module Fastrack
         when Message::STATS then @stats = message.words.first
         when Message::LINGERING then linger(*message.words)
         when Message::APPLIED then @taken = message.words.first
+        when Message::LOADED then @settings.loaded(message.words.first)
         when Message::REFUSED then refuse(*message.words)
-        when Message::ERROR then @ready ? Log.line("proxy: #{message.words.first}", :error) : @error = message.words.first
+        when Message::ERROR then hear_error(message.words.first)
         else Log.line("proxy: #{message.words.first}", message.kind.to_sym)
         end
       end
 
-      # An error that has not kept the process from becoming ready is one of a listener.
+      # The last error of a process that does not become ready is the reason. Others are those of a listener.
+      def hear_error(text)
+        log_error if @error
+        @error = text
+        log_error if @ready
+      end
+
       def become_ready
         @ready = true
-        Log.line("proxy: #{@error}", :error) if @error
+        log_error if @error
+      end
+
+      def log_error
+        Log.line("proxy: #{@error}", :error)
         @error = nil
       end
 

@@ -19,13 +19,15 @@ module Fastrack
       # Makes a certificate, once for each host. The authority is made once, and stays.
       #
       # @param host [String] address to listen on
+      # @param development [Boolean] whether nobody but the developer is a client
       # @return [Array(String, String)] paths of the certificate and its key
       # @raise [Error]
-      def for(host)
+      def for(host, development:)
         @made[host] ||= begin
           authority, *files = Program.run("local-certificate", folder, *hosts(host))
-          Log.line("the certificate of #{host} is by this user's own authority; to trust it, add #{authority} to the system's " \
-                   "or the browser's authorities (#{hint(authority)})")
+          others = ", which no client trusts: name cert and key, or tls_domains" unless development
+          Log.line("the certificate of #{host} is by this user's own authority#{others}; to trust it, add #{authority} to the system's " \
+                   "or the browser's authorities (#{hint(authority)})", development ? :info : :warn)
           files
         end
       end

@@ -1,7 +1,9 @@
 # frozen_string_literal: true
 
-require "open3"
+require "English"
+require "socket"
 require_relative "../error"
+require_relative "outbox"
 
 module Fastrack
   module Proxy
@@ -25,16 +27,30 @@ module Fastrack
 
       # Runs a command of the program.
       #
-      # @param input [String]
+      # @param order [Array(String, Array<#fileno>), nil] a line for it, and the descriptors that belong to it
       # @return [Array(String)] lines of its output
       # @raise [Error] with its reason when it fails
-      def run(*arguments, input: "")
-        output, status = Open3.capture2(path, *arguments, stdin_data: input)
-        lines = output.lines(chomp: true)
-        return lines if status.success?
+      def run(*arguments, order: nil)
+        theirs, ours = UNIXSocket.pair
+        output = IO.popen([path, *arguments], in: theirs)
+        theirs.close
+        send_order(ours, order) if order
+        ours.close
+        lines = output.readlines(chomp: true)
+        output.close
+        return lines if $CHILD_STATUS.success?
 
-        raise Error, lines.filter_map { |line| line.delete_prefix("error ") if line.start_with?("error ") }.last || "#{NAME} has failed (#{status})"
+        raise Error, lines.filter_map { |line| line.delete_prefix("error ") if line.start_with?("error ") }.last || "#{NAME} has failed (#{$CHILD_STATUS})"
+      ensure
+        [theirs, ours].each { |socket| socket&.close }
       end
+
+      def send_order(socket, order)
+        outbox = Outbox.new(socket)
+        outbox.add(*order)
+        socket.wait_writable while outbox.flush
+      end
+      private_class_method :send_order
     end
   end
 end

@@ -4,6 +4,7 @@ require "etc"
 require "json"
 require_relative "../log"
 require_relative "../text"
+require_relative "certificate_files"
 require_relative "local_certificate"
 require_relative "program"
 
@@ -41,7 +42,7 @@ module Fastrack
       # @raise [Error]
       def self.check(configuration)
         Proxy.inner_address(configuration)
-        lines = Program.run("check", input: unbound(configuration).message.first)
+        lines = Program.run("check", order: unbound(configuration).message)
         lines.filter_map { |line| line.delete_prefix("warn ") if line.start_with?("warn ") }
       end
 
@@ -58,18 +59,21 @@ module Fastrack
       # @param listeners [Array<Listener>] of the server
       # @param log [IO, nil] target of the access log
       # @param upstream [File, nil] see Proxy.open_path
+      # @param files [CertificateFiles]
       # @param releases [Array<Configuration>] of the code that serves: files and certificates are the first one's, and files of the others are
       #   found, too
-      def initialize(configuration, listeners, log = nil, upstream = nil, releases: [configuration])
+      def initialize(configuration, listeners, log = nil, upstream = nil, files: CertificateFiles.new(Proxy.user(configuration)), releases: [configuration])
         @configuration = configuration
         @release, *@others = releases
         @log = log
         @upstream = upstream
+        @certificate_files = files
         @listeners = listeners.select { |listener| listener.role == :edge && !listener.closed? }
       end
 
       # @param number [Integer] that of the order, for the answer; 0: those of the start
-      # @param strict [Boolean] whether a certificate that cannot be used is an error; else its listener refuses handshakes
+      # @param strict [Boolean] whether a certificate that cannot be used, and has no earlier one, is an error; else its listener refuses
+      #   handshakes
       # @return [Array(String, Array<#fileno>)] a line, and the descriptors that belong to it
       # @raise [Error] when a certificate cannot be made
       def message(number = 0, strict: true)
@@ -77,6 +81,11 @@ module Fastrack
         settings = { **to_h, number: number, strict: strict, stderr: pass(STDERR), upstream_descriptor: pass(@upstream) }.compact
         ["#{JSON.generate(settings.merge(descriptors: @passed.size))}\n", @passed]
       end
+
+      # Called when the proxy uses certificates of a reading.
+      #
+      # @param number [Integer] see CertificateFiles
+      def loaded(number) = @certificate_files.loaded(number)
 
       # Settings that need a new proxy. A running proxy takes all others.
       def fixed = [threads, Proxy.user(@configuration), acme]
@@ -113,7 +122,7 @@ module Fastrack
       def folder(path) = (Text.expand(path) if path)
 
       def describe(listener)
-        { name: listener.to_s, descriptor: pass(listener), identity: listener.identity, certificates: certificates(listener),
+        { name: listener.to_s, descriptor: pass(listener), identity: listener.identity, **(tls?(listener) ? certificates(listener) : {}),
           redirect_to: redirect(listener), proxy_protocol: proxy_protocol?(listener) }.compact
       end
 
@@ -124,13 +133,16 @@ module Fastrack
       def proxy_protocol?(listener) = address(listener)&.proxy_protocol? || false
 
       def certificates(listener)
-        return [] unless tls?(listener)
-
         given = (address(listener, @release)&.then { |one| one.certificates if one.tls? } || address(listener).certificates)
-        return [acme_files || LocalCertificate.for(address(listener).host)] if given.empty?
+        # The proxy makes these files, and reads them itself.
+        return { certificates: { pairs: [acme_files.map { |path| { path: path } }] } } if given.empty? && acme_files
 
-        given.map { |pair| pair.map { |path| Text.expand(path) } }
+        given = given.empty? ? [LocalCertificate.for(address(listener).host, development: @configuration.development?)] : given.map { |pair| pair.map { |path| Text.expand(path) } }
+        found, kept = @certificate_files.of(listener.to_s, given)
+        { certificates: reading(found), kept_certificates: (reading(kept) if kept) }
       end
+
+      def reading(one) = { number: one.number, descriptor: pass(one.copy), pairs: one.parts.each_slice(2).to_a }
 
       # @return [Hash, nil] nil without an access log
       def access_log

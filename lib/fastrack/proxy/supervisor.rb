@@ -27,6 +27,7 @@ module Fastrack
       def initialize(launcher)
         @launcher = launcher
         @deadlines = Deadlines.new
+        @certificate_files = CertificateFiles.new(Proxy.user(configuration))
         @ending = []
         @former = []
         @not_before = 0.0
@@ -46,7 +47,7 @@ module Fastrack
       def readers = children.map(&:output).reject(&:closed?)
 
       # @return [Array<IO>] descriptors that forked processes must not keep
-      def descriptors = [*children.flat_map(&:descriptors), @upstream].compact
+      def descriptors = [*children.flat_map(&:descriptors), *@certificate_files.descriptors, @upstream].compact
 
       # @return [Array<Integer>] pids of all proxies
       def pids = children.map(&:pid)
@@ -71,6 +72,7 @@ module Fastrack
       # listeners. Files and certificates stay those of the code that serves.
       def reload
         @released = false
+        @certificate_files.expire
         renew
       end
 
@@ -88,6 +90,7 @@ module Fastrack
       def settle(before)
         @former |= [before]
         @released = false
+        @certificate_files.keep(@launcher.listeners.map(&:to_s))
       end
 
       # Called when no worker of former code is left.
@@ -137,9 +140,10 @@ module Fastrack
         children.select(&:ended?).each { |child| lose(child, now) }
         take_over if @next&.ready?
         start_again if lost? && now >= @not_before
+        look(now)
         @postponed&.postpone(now) if @stop_at && @ending.all?(&:lingers?)
         limits = @deadlines.step(now, configuration, booting: @next, serving: @child, ending: @ending)
-        @due_at = [*limits, (@not_before if lost?), (now + LEAST_PAUSE if children.count(&:flush).positive?)].compact.min
+        @due_at = [*limits, (@not_before if lost?), @look_at, (now + LEAST_PAUSE if children.count(&:flush).positive?)].compact.min
       end
 
       # Ends the proxy before the workers: these serve until the proxy has finished its requests, unless another server's workers do.
@@ -162,7 +166,7 @@ module Fastrack
       end
 
       # Called at the end of the master. A proxy that still runs reads the end of file, and ends.
-      def close = [*children, @upstream].compact.each(&:close)
+      def close = [*children, *@certificate_files.descriptors, @upstream].compact.each(&:close)
 
       private
 
@@ -185,7 +189,19 @@ module Fastrack
 
       def current_settings
         @upstream ||= Proxy.open_path
-        Settings.new(configuration, @launcher.listeners, @launcher.access_log, @upstream, releases: releases)
+        Settings.new(configuration, @launcher.listeners, @launcher.access_log, @upstream, files: @certificate_files, releases: releases)
+      end
+
+      # Passes files of certificates on that have changed.
+      def look(now)
+        return @look_at = nil if !@wanted || @certificate_files.empty?
+        return if @look_at && now < @look_at
+
+        changed = @look_at && @certificate_files.changed?
+        @look_at = now + CertificateFiles::PAUSE
+        [@child, @next].compact.each { |child| child.apply(current_settings) } if changed
+      rescue Error, SystemCallError => e
+        Log.repeated("the proxy: certificates", :error) { "the certificates stay as they are: #{e.message}" }
       end
 
       # @return [Array<Configuration>] those of the code that serves; the first one's is served by most workers

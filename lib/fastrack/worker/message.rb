@@ -62,6 +62,8 @@ module Fastrack
     # Master to generation 0: the server has stopped, or has other code.
     FINISH = "finish"
 
+    # Proxy: the number of the certificates' reading that it uses.
+    LOADED = "loaded"
     # Proxy: a sign of life; its counters; the number of the settings that it has taken; the number of those that it has not taken, and why.
     PONG = "pong"
     STATS = "stats"
@@ -115,7 +117,7 @@ module Fastrack
       new_master: { READY => [], READY_AND_QUIT => [] },
       old_master: { KNOWN => [], TIMED_OUT => [] },
       proxy: {
-        READY => [], PONG => [], STATS => [COUNTERS], LINGERING => [COUNT, COUNT], APPLIED => [COUNT], REFUSED => [COUNT, TEXT],
+        READY => [], PONG => [], STATS => [COUNTERS], LINGERING => [COUNT, COUNT], APPLIED => [COUNT], REFUSED => [COUNT, TEXT], LOADED => [COUNT],
         INFO => [TEXT], WARN => [TEXT], ERROR => [TEXT]
       },
       master: {
