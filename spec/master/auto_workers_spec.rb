@@ -63,6 +63,19 @@ RSpec.describe "MaxWorkers=auto", once: "processes and figures of the kernel" do
     group&.remove
   end
 
+  it "takes away what was not needed for AutoIdleTime, one at a time, down to two", if: one_cpu.last != "" do
+    server = Server.start(ru: Rackups::PID, options: { MaxWorkers: "auto", AutoIdleTime: "0.5" }, wrapper: one_cpu)
+    server.await_workers(1)
+    (2..4).each do |size|
+      server.signal(:TTIN)
+      server.await_log("TTIN: changing to #{size} workers")
+    end
+    eventually { lines(server).size == 2 }
+    expect(lines(server)).to match([/changing from 4 to 3 \(at most \d busy in [01] s, \d+ of \d+ requests? in the queue for less than 10 ms\)/, /from 3 to 2/])
+    server.await_workers(2)
+    expect(server.get.status).to eq(200)
+  end
+
   it "keeps what it has learned on HUP", if: one_cpu.last != "" do
     server = Server.start(ru: Rackups::PID, options: { MaxWorkers: "auto" }, wrapper: one_cpu)
     server.await_workers(1)

@@ -97,6 +97,7 @@ module Fastrack
       new(:StreamTimeout, :stream_timeout, 0.0, "seconds that a stream may last (0: no limit)", :seconds_or_zero),
       new(:OnThreadStart, :on_thread_start, nil, "called in each thread before its first request", :callable),
       new(:OnThreadExit, :on_thread_exit, nil, "called in each thread when it ends", :callable),
+      new(:AutoIdleTime, :auto_idle_time, 3600.0, "seconds without need after which MaxWorkers=auto takes a worker away (0: never)", :seconds_or_zero),
       new(:MaxMemoryPerChild, :max_memory_per_child, nil, "replace a worker that takes more memory (300M; 0: never)", :memory),
       new(:MaxMemory, :max_memory, nil, "memory of all processes, beyond which the largest worker is replaced (0: no limit)", :memory, 0),
       new(:DefaultMiddleware, :default_middleware, true, "let `fastrack` add rackup's middleware to the app", :boolean),

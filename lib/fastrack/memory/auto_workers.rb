@@ -5,6 +5,7 @@ require_relative "../log"
 require_relative "../process/cpus"
 require_relative "../process/proc_stat"
 require_relative "limit"
+require_relative "spare_worker"
 
 module Fastrack
   # The number of workers that a machine can use: the smaller of what its CPUs and its memory allow. MaxWorkers=auto and
@@ -32,7 +33,7 @@ module Fastrack
     def by_memory(limit, rest:, own:) = ((limit - rest) / [own, 1].max).clamp(0..)
   end
 
-  # Adds workers while all are busy, as long as WorkerCount allows more: MaxWorkers=auto.
+  # MaxWorkers=auto: adds workers while all are busy, as long as WorkerCount allows more, and takes away what was not needed for long.
   class AutoWorkers
     # Seconds between two looks while there are requests.
     LOOK_INTERVAL = 0.25
@@ -58,10 +59,12 @@ module Fastrack
 
     # @param workers [Workers]
     # @param guard [MemoryGuard]
+    # @param spare [SpareWorker]
     # @param capacity [Float] CPUs
-    def initialize(workers, guard, capacity = CPUs.new.capacity)
+    def initialize(workers, guard, spare, capacity = CPUs.new.capacity)
       @workers = workers
       @guard = guard
+      @spare = spare
       @capacity = capacity
       @due_at = 0.0
       restart
@@ -71,6 +74,7 @@ module Fastrack
     def step(now)
       # Without requests, as seldom as the guard.
       @due_at = now + MemoryGuard::LOOK_INTERVALS.end
+      shrink(now)
       return restart if idle?
 
       @due_at = now + LOOK_INTERVAL
@@ -109,6 +113,13 @@ module Fastrack
       @busy += busy
       @all_busy += 1 if busy >= @workers.size
       @waiting = [@waiting, @workers.scoreboard.totals[:connections][:waiting]].max
+    end
+
+    def shrink(now)
+      size = @workers.size
+      figures = @spare.look(now, size, @workers.each.count(&:busy?)) { @workers.scoreboard.totals[:queue_time] } or return
+      Log.line("workers auto: changing from #{size} to #{size - 1} (#{figures})")
+      @workers.size = size - 1
     end
 
     # Time in the queue for a CPU counts as computing: it is a sign of too many workers.

@@ -24,6 +24,7 @@ module Fastrack
       return unless ProcessMemory.known?
 
       size, figures = guarded { AutoWorkers.start(limit(configuration), @workers.size, @workers.source_pid) }
+      @least = size
       return if size.nil? || size == @workers.size
 
       @workers.size = size
@@ -64,7 +65,10 @@ module Fastrack
       limit = self.limit(configuration) or return []
       auto = configuration.auto_workers?
       guard = MemoryGuard.new(@workers, limit, auto: auto, proxy: @proxy)
-      auto ? [guard, AutoWorkers.new(@workers, guard)] : [guard]
+      return [guard] unless auto
+
+      @least ||= @workers.size
+      [guard, AutoWorkers.new(@workers, guard, SpareWorker.new(configuration.auto_idle_time, @least))]
     end
 
     # Warns where the system does not tell the private memory of a process. The memory of a cgroup is known even there.
