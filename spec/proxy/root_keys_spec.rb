@@ -43,8 +43,8 @@ RSpec.describe "the proxy: keys that only root can read", if: Process.uid.zero? 
 
   define_method(:config) { |users, folder = vault| "bind 'ssl://127.0.0.1:0?cert=#{folder}/a.pem&key=#{folder}/a.key'\nmax_workers 1\n#{users}" }
 
-  define_method(:start) do |config|
-    @server = Server.launch(ru: reader, fastrack: true, files: { "app.rb" => "" }, config: config, options: { "Host" => nil, "Port" => nil }).tap(&:await_ready)
+  define_method(:start) do |config, **keywords|
+    @server = Server.launch(ru: reader, fastrack: true, files: { "app.rb" => "" }, config: config, options: { "Host" => nil, "Port" => nil }, **keywords).tap(&:await_ready)
   end
 
   def subject_of(name) = "/CN=fastrack-spec/O=#{name}"
@@ -112,6 +112,14 @@ RSpec.describe "the proxy: keys that only root can read", if: Process.uid.zero? 
     expect([served, Edge.proxy(server) == old]).to eq([subject_of("a"), false])
     put(vault, renewed("b"))
     eventually { served == subject_of("b") }
+  end
+
+  it "may as well be the proxy's user's own, also where root may not read them, as in a container without capabilities" do
+    put(vault, Edge.files)
+    File.chmod(0o755, vault)
+    File.chown(Etc.getpwnam("daemon").uid, nil, "#{vault}/a.key")
+    start(config(both), wrapper: %w[setpriv --bounding-set=-dac_override,-dac_read_search])
+    expect(served).to eq(subject_of("a"))
   end
 
   it "are not read through a link of the app's user" do
