@@ -11,6 +11,7 @@ use hyper::Version;
 use tokio::time::Instant;
 
 use crate::ending::Stop;
+use crate::pace::Taker;
 use crate::place::Place;
 use crate::shares::Share;
 use crate::stats;
@@ -83,8 +84,8 @@ pub struct Connection {
     pub exchanges: Arc<Share>,
     /// Bytes of encoders.
     pub encoders: Arc<Share>,
-    /// Bytes of responses that wait for the client, beyond the first ones of each.
-    pub responses: Arc<Share>,
+    /// How the client takes responses of HTTP/2.
+    pub taker: Arc<Taker>,
 }
 
 impl Connection {
@@ -124,7 +125,7 @@ impl Connection {
             looks: AtomicBool::new(false),
             exchanges: Arc::default(),
             encoders: Arc::default(),
-            responses: Arc::default(),
+            taker: Arc::default(),
         })
     }
 

@@ -18,7 +18,7 @@ const LEAST_ENCODER: usize = 64 * 1024;
 const PER_BYTE: u64 = 4;
 
 /// Bytes of responses that may wait for clients of HTTP/2, beyond the first ones of each.
-const RESPONSES: usize = 16 * 1024 * 1024;
+const RESPONSES: usize = 8 * 1024 * 1024;
 
 /// Requests and clients that have left before memory goes back, and the time from one time to the next: it stops the other threads for
 /// milliseconds.

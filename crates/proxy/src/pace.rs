@@ -1,9 +1,9 @@
 //! How much of a response waits in memory for its client of HTTP/2.
 //!
 //! hyper gives h2 a part as soon as the stream has room for a byte, and takes the next one from the body. h2 keeps both until the client takes
-//! them. So a body gives little at first, and more as its client takes it and there is memory.
+//! them. So a body gives little at first, and more once its client has taken it, if there is memory.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -12,9 +12,21 @@ use hyper::body::Bytes;
 use crate::memory;
 use crate::shares::{Part, Share};
 
+/// What the responses of a connection know of its client.
+#[derive(Debug, Default)]
+pub struct Taker {
+    /// Bytes that wait for it, beyond the first ones of each response.
+    share: Arc<Share>,
+    /// Whether it has taken as much of a response as it was offered.
+    has_taken: AtomicBool,
+}
+
 /// Bytes that may wait at first, and at most.
 const FIRST: usize = 8 * 1024;
 const MOST: usize = 128 * 1024;
+
+/// So many times as many may wait after the client has taken them.
+const GROWTH: usize = 4;
 
 /// A part of so few bytes is not counted: that would cost more. A body may end with it.
 const SMALL: usize = 1024;
@@ -26,7 +38,7 @@ pub struct Pace {
     room: usize,
     /// Memory for what is beyond the first bytes.
     memory: Vec<Part>,
-    share: Arc<Share>,
+    taker: Arc<Taker>,
 }
 
 /// Bytes that h2 has.
@@ -40,13 +52,18 @@ struct Unsent {
 }
 
 impl Pace {
-    /// For a new response to the client with this share of the memory.
-    pub fn new(share: &Arc<Share>) -> Self {
-        Pace { unsent: Arc::default(), room: FIRST, memory: Vec::new(), share: Arc::clone(share) }
+    /// For a new response to this client.
+    pub fn new(taker: &Arc<Taker>) -> Self {
+        Pace { unsent: Arc::default(), room: FIRST, memory: Vec::new(), taker: Arc::clone(taker) }
     }
 
     /// Ready with how many bytes may follow. One half of the room is filled while h2 sends the other.
     pub fn poll_room(&mut self, cx: &Context<'_>) -> Poll<usize> {
+        if self.unsent.taken.load(SeqCst) >= self.room {
+            self.unsent.taken.store(0, SeqCst);
+            self.taker.has_taken.store(true, SeqCst);
+            self.grow();
+        }
         let half = self.room / 2;
         self.unsent.poll_below(half + 1, cx).map(|_| half)
     }
@@ -66,18 +83,17 @@ impl Pace {
         if bytes.len() <= SMALL {
             return bytes;
         }
-        if self.unsent.taken.load(SeqCst) >= self.room {
-            self.unsent.taken.store(0, SeqCst);
+        if self.room == FIRST && self.taker.has_taken.load(SeqCst) {
             self.grow();
         }
         self.unsent.bytes.fetch_add(bytes.len(), SeqCst);
         Bytes::from_owner(Counted { bytes, unsent: Arc::clone(&self.unsent) })
     }
 
-    /// Twice as many bytes may wait, if there is memory.
+    /// More bytes may wait, if there is memory.
     fn grow(&mut self) {
-        let more = self.room.min(MOST - self.room);
-        if let Some(part) = (more > 0).then(|| memory::for_response(&self.share, more)).flatten() {
+        let more = (self.room * (GROWTH - 1)).min(MOST - self.room);
+        if let Some(part) = (more > 0).then(|| memory::for_response(&self.taker.share, more)).flatten() {
             self.memory.push(part);
             self.room += more;
         }
@@ -142,11 +158,19 @@ mod tests {
         assert!(!pace.is_sent());
         drop(parts);
         assert!(pace.is_sent());
-        assert_eq!(room(&mut pace), Some(FIRST / 2));
+        assert!(room(&mut pace).is_some());
     }
 
+    /// One test, because all take from the same memory.
     #[test]
     fn a_client_that_takes_all_gets_more_at_once_while_there_is_memory() {
+        let taker = Arc::default();
+        let mut pace = Pace::new(&taker);
+        (0..3).for_each(|_| drop(next_part(&mut pace).expect("room")));
+        let mut next = Pace::new(&taker);
+        let part = next_part(&mut next);
+        assert_eq!(room(&mut next), Some(FIRST * GROWTH / 2), "the next response begins with more");
+        drop((pace, next, part));
         let paces: Vec<_> = (0..1_000)
             .map(|_| {
                 let mut pace = Pace::new(&Arc::default());

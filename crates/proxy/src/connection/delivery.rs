@@ -27,7 +27,7 @@ impl Delivery {
 
     /// How much of the response may wait for the client; None: the client speaks HTTP/1.1.
     pub fn pace(&self) -> Option<Pace> {
-        self.clock.as_ref().map(|_| Pace::new(&self.request.connection().responses))
+        self.clock.as_ref().map(|_| Pace::new(&self.request.connection().taker))
     }
 
     /// The response becomes a stream.
