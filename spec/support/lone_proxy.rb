@@ -25,6 +25,9 @@ class LoneProxy
   # @return [IO] lines of the proxy for its master
   attr_reader :said
 
+  # @return [Array<String>] those that came before it was ready
+  attr_reader :said_before
+
   def initialize(dir, log: nil, nofile: Process.getrlimit(:NOFILE).first, **settings)
     path = File.join(dir, "workers.sock")
     @workers = UNIXServer.new(path)
@@ -34,8 +37,12 @@ class LoneProxy
     line = JSON.generate(listeners: [{ name: "127.0.0.1:#{@port}", descriptor: 0 }], upstream: path, h2c: true,
                          descriptors: [@listener, log].compact.size, access_log: ({ descriptor: 1 } if log), **settings)
     @orders.add("#{line}\n", [@listener, log].compact)
-    said = @said.gets
-    raise "the proxy has said #{said.inspect}" unless said == "ready \n"
+    @said_before = []
+    until (said = @said.gets) == "ready \n"
+      raise "the proxy has ended, and said #{@said_before.inspect}" if said.nil?
+
+      @said_before << said
+    end
   end
 
   # A connection of the proxy's to a worker.
