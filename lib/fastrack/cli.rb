@@ -126,7 +126,7 @@ module Fastrack
       raise Error, "--warm-up needs warm_up in the configuration file, with paths or alone" unless configuration.warm_up
 
       require_relative "warm_up"
-      report = WarmUp.new(configuration, app, ->(seconds, &block) { TimeLimit.new.run(seconds, -> {}, &block) }).run
+      report = WarmUp.new(configuration, app).run
       raise Error, report.failure if report.failure
 
       puts report.line

@@ -28,12 +28,21 @@ module Fastrack
     # What browsers accept. A block gets pages as they are.
     BROWSERS = { "Accept-Encoding" => "gzip" }.freeze
 
+    # Limits the time in a process that nothing but a signal ends.
+    ALONE = ->(seconds, &block) { TimeLimit.new.run(seconds, -> {}, &block) }
+
+    class << self
+      # @return [Array<Array(WarmUpPages, String)>, nil] paths that the app has answered in the process that has forked this one; nil: none
+      attr_accessor :pages
+    end
+
     # @param configuration [Configuration]
     # @param app [#call] loaded
     # @param limit [#call] runs a block for so many seconds: see TimeLimit#run
-    def initialize(configuration, app, limit)
+    # @param wrapped [Boolean] whether the app is inside the middleware of a puma.rb
+    def initialize(configuration, app, limit = ALONE, wrapped: false)
       @configuration = configuration
-      @app = configuration.wrap(app)
+      @app = wrapped ? app : configuration.wrap(app)
       @limit = limit
       @report = Report.new
     end
@@ -41,25 +50,39 @@ module Fastrack
     # @return [Array<#close>] objects that a forked child has to close
     def descriptors = @server ? @server.descriptors : []
 
-    # Asks for the pages. No failure of the app is raised.
+    # Asks for the pages until they are warm, and closes what the app has opened. No failure of the app is raised.
     #
     # @return [Report]
     def run
+      serving { ask_all }
+      Leftovers.close_active_record
+      WarmUp.pages = pages.reject { |_, path| @report.failed?(path) }.then { |found| found if found.any? } unless @report.broken_off
+      @report
+    end
+
+    # Asks once for each page that an earlier warm-up has got.
+    #
+    # @return [Report]
+    def run_once = serving { ask(targets(WarmUp.pages)) }
+
+    private
+
+    # @return [Report]
+    def serving(&block)
       began = now
       @server = Server.new(@configuration, @app)
-      within(time) { ask_all }
+      within(time, &block)
+      @report
     rescue SystemCallError, Error => e
       @report.broken_off = "it cannot begin: #{Error.reason(e)}"
       @report
-    else
-      @report
     ensure
-      @report.seconds = now - began
       @report.broken_off ||= "a thread of the app goes on in native code" unless @server.nil? || @server.stop
-      Leftovers.close_active_record
+      @report.seconds = now - began
     end
 
-    private
+    # @return [Array<Array(WarmUpPages, String)>]
+    def pages = @pages ||= @configuration.warm_up.reject(&:block).flat_map { |pages| (pages.paths || RailsApp.paths).map { |path| [pages, path] } }
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
@@ -77,23 +100,19 @@ module Fastrack
       @report.note(@asked, nil) if @asked
       @report.broken_off = "stopped after #{format("%g", seconds)} s"
     rescue StandardError, ScriptError, SystemExit => e
-      # A block of the user's.
-      @report.broken_off = "its block has failed: #{Error.reason(e)}"
+      # Of the user's block, or of a Rails app without routes.
+      @report.broken_off = "it has failed: #{Error.reason(e)}"
     end
 
     def ask_all
-      blocks, lists = @configuration.warm_up.partition(&:block)
-      fixed, free = lists.partition(&:rounds)
-      fixed.each { |pages| targets(pages).then { |targets| pages.rounds.times { ask(targets) } } }
-      ask_until_warm(free.flat_map { |pages| targets(pages) }) if free.any?
-      blocks.each { |pages| pages.block.call(client(pages)) }
+      fixed, free = pages.partition { |pages, _| pages.rounds }
+      fixed.group_by(&:first).each { |pages, found| targets(found).then { |targets| pages.rounds.times { ask(targets) } } }
+      ask_until_warm(targets(free)) if free.any?
+      @configuration.warm_up.select(&:block).each { |pages| pages.block.call(client(pages)) }
     end
 
     # @return [Array<Array(Client, String)>]
-    def targets(pages)
-      client = client(pages, BROWSERS)
-      (pages.paths || RailsApp.paths).map { |path| [client, path] }
-    end
+    def targets(found) = found.map { |pages, path| [client(pages, BROWSERS), path] }
 
     def client(pages, headers = {})
       host = pages.host || @configuration.tls_domains&.first || RailsApp.host || DEFAULT_HOST

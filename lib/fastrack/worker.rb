@@ -76,7 +76,7 @@ module Fastrack
       take_signals(signals, pending, channel)
       ExitHooks.begin_worker
       @launcher.disown_pid_file
-      ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue].compact }
+      ForkGuard.install { [@engine, death_pipe, channel, *@launcher.listeners, @launcher.queue, *@warm_up&.descriptors].compact }
       Fastrack.refork_forbids = -> { channel.write("#{ControlChannel::FORBID} #{Fastrack.refork_forbidden}") }
       status = status_of do
         prepare(channel, death_pipe)
@@ -164,9 +164,21 @@ module Fastrack
       ExitHooks.during { @configuration.call_hook(:after_fork, @launcher, self) }
       @app = @loaded = @app.respond_to?(:call) ? @app : @configuration.load_app(@app)
       @app = @configuration.wrap(@app)
+      warm_up
       start_engine(settings, channel, death_pipe)
       # The engine has copies of these descriptors, and closes the copies when it stops. Then nothing holds the port.
       [*@launcher.listeners, @launcher.queue].compact.each(&:close)
+    end
+
+    # Asks once for each page that generation 0 has asked for: no client is to wait for a connection to the database, or for copies of shared
+    # memory.
+    def warm_up
+      return unless defined?(WarmUp) && WarmUp.pages
+
+      @warm_up = WarmUp.new(@configuration, @app, wrapped: true)
+      report = @warm_up.run_once
+      Log.line("#{name}: #{report.line}", :warn) if report.failure
+      @warm_up = nil
     end
 
     def start_engine(settings, channel, death_pipe)

@@ -56,20 +56,30 @@ RSpec.describe "A warm-up", exec: "generation 0 is a program of its own", once: 
     Open3.capture2e(*command, chdir: server.dir, stdin_data: "").then { |output, status| [output, status.exitstatus] }
   end
 
+  # Requests of the warm-up in generation 0.
+  def warm(server) = asked(server).select { |env| env["fastrack.warm_up"] && server.molds.include?(env["pid"]) }
+
   it "asks for each path in generation 0, before any worker, so that no client's request is the app's first" do
     server = serving('warm_up "/", "/posts?page=2"', options: { MaxWorkers: 2 })
-    expect(server.get("/posts").body.to_i).to be > 1
-    ours = asked(server).select { |env| env["fastrack.warm_up"] }
-    expect(ours.map { |env| env["pid"] }.uniq).to eq(server.molds)
-    expect(ours.map { |env| env["REQUEST_URI"] }.tally).to match("/" => be > 30, "/posts?page=2" => be > 30)
-    expect(warm_up_line(server)).to match(/\Awarm-up: 2 paths, #{ours.size} requests in \d\.\d s\z/)
-    expect(asked(server).reject { |env| env["fastrack.warm_up"] || !env["cold"] }).to eq([])
+    expect(server.get("/posts").body.to_i).to be > 30
+    expect(warm(server).map { |env| env["REQUEST_URI"] }.tally).to match("/" => be > 30, "/posts?page=2" => be > 30)
+    expect(warm_up_line(server)).to match(/\Awarm-up: 2 paths, #{warm(server).size} requests in \d\.\d s\z/)
+    expect(asked(server).select { |env| env["cold"] } - warm(server)).to eq([])
+  end
+
+  it "asks once more in each worker, for what a worker has of its own, before the worker has clients" do
+    server = serving('warm_up "/", "/posts?page=2", "/raises"', options: { MaxWorkers: 2 })
+    server.get
+    theirs = asked(server).reject { |env| server.molds.include?(env["pid"]) }.group_by { |env| env["pid"] }.transform_values { |envs| envs.map { |env| env.values_at("REQUEST_URI", "fastrack.warm_up") } }
+    expect(theirs.keys).to match_array(server.workers)
+    expect(theirs.values).to all(start_with(["/", true], ["/posts?page=2", true]))
+    expect(theirs.values.flatten(1).size).to eq(5)
   end
 
   it "gives the app the env that a client's request has, and fastrack.warm_up" do
     server = serving('warm_up "/", rounds: 1, host: "example.com:8080", headers: { "Accept-Language" => "de" }')
     server.request("GET", "/", { "Host" => "example.com:8080", "User-Agent" => "a", "Accept" => "b", "Accept-Encoding" => "c", "Accept-Language" => "de" })
-    ours, theirs = eventually { asked(server).then { |all| all if all.size == 2 } }
+    ours, _, theirs = eventually { asked(server).then { |all| all if all.size == 3 } }
     own = %w[pid cold REMOTE_PORT HTTP_USER_AGENT HTTP_ACCEPT HTTP_ACCEPT_ENCODING fastrack.queue_time fastrack.timeout]
     expect(ours.except(*own)).to eq({ **theirs.except(*own), "fastrack.warm_up" => true })
     expect(ours.keys).to match_array([*theirs.keys, "fastrack.warm_up"])
@@ -100,7 +110,7 @@ RSpec.describe "A warm-up", exec: "generation 0 is a program of its own", once: 
       server = serving(%(warm_up "#{path}"\nwarm_up_time "300ms"))
       expect(warm_up_line(server)).to match(/\Awarm-up: 1 path, 1 request in \d\.\d s, #{Regexp.escape(words)}\z/)
       expect(server.get.status).to eq(200)
-      expect(asked(server, path).size).to eq(1)
+      expect(warm(server).size).to eq(1)
     end
 
     it "that is required and has #{path} is no start" do
@@ -117,7 +127,7 @@ RSpec.describe "A warm-up", exec: "generation 0 is a program of its own", once: 
   it "takes no longer than warm_up_time, however slow the app is" do
     server = serving(%(warm_up "/", rounds: 10_000\nwarm_up_time "100ms"\n))
     expect(warm_up_line(server)).to match(/, (?:1 had no answer \(\/\), )?stopped after 0.1 s\z/)
-    expect(asked(server, "/").size).to be < 10_000
+    expect(warm(server).size).to be < 10_000
   end
 
   it "leaves nothing in the thread of a worker's requests" do
@@ -195,7 +205,7 @@ RSpec.describe "A warm-up", exec: "generation 0 is a program of its own", once: 
 
   it "runs in generation 0 of a server that rackup has started, never in the master" do
     server = Server.ready(ru: app, config: 'warm_up "/"', options: { MaxWorkers: 1 })
-    expect(asked(server).map { |env| env["pid"] }.uniq).to eq(server.molds)
+    expect(asked(server).map { |env| env["pid"] }.uniq).to eq(server.molds + server.workers)
   end
 
   it "by `fastrack check --warm-up` says what the pages answer, and fails with them" do
