@@ -41,6 +41,11 @@ module Fastrack
         # Seconds that a worker gets for its last requests.
         # graceful_timeout 30
 
+        # Pages that are asked for before workers are forked: they share what that loads, and no
+        # client has a slow first request. true: the root and the health check. Or name some
+        # that change nothing: warm_up "/", "/posts"
+        warm_up environment == "production"
+
         # Files of public/ and compression without the app, by a proxy of the server's own:
         # docs/proxy.md of the gem.
         %<files>spublic_files "public" if environment == "production"
