@@ -36,6 +36,11 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   # How many those are once it has done with all that have begun, those of other examples, too.
   def all_completed = eventually { completed.then { |count| count if count == @server.log.scan(/ Started [A-Z]+ "/).size } }
 
+  it "is asked for its root before workers are forked, as warm_up true says, and keeps none of those connections" do
+    expect(@server.log).to match(/fastrack: warm-up: 1 path, \d+ requests in \S+ s$/)
+    expect(@server.log).not_to include("would share")
+  end
+
   describe "connections to the database, with before_fork and after_fork in its ConfigFile" do
     it "has one for each worker, and none in the master" do
       seen = connections_of_all
