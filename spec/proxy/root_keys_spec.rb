@@ -48,7 +48,14 @@ RSpec.describe "the proxy: keys that only root can read", if: Process.uid.zero? 
   end
 
   def subject_of(name) = "/CN=fastrack-spec/O=#{name}"
-  def served = Edge.connect(server).tap(&:close).peer_cert.subject.to_s
+
+  def served(port = server.port)
+    tls = OpenSSL::SSL::SSLSocket.new(TCPSocket.new("127.0.0.1", port)).tap(&:connect)
+    tls.sync_close = true
+    tls.close
+    tls.peer_cert.subject.to_s
+  end
+
   def renewed(name) = Edge.files(name).transform_keys { |file| file.sub(name, "a") }
 
   # Whether these bytes are in the memory of a process, or in a file without a name that it has open.
@@ -112,6 +119,24 @@ RSpec.describe "the proxy: keys that only root can read", if: Process.uid.zero? 
     expect([served, Edge.proxy(server) == old]).to eq([subject_of("a"), false])
     put(vault, renewed("b"))
     eventually { served == subject_of("b") }
+  end
+
+  it "are told once where they cannot be read, however often the master looks" do
+    FreePort.keep(2) do |port|
+      [vault, shared].each { |dir| put(dir, Edge.files) }
+      File.chmod(0o644, "#{shared}/a.key")
+      binds = [shared, vault].each_with_index.map { |dir, index| "bind 'ssl://127.0.0.1:#{port + index}?cert=#{dir}/a.pem&key=#{dir}/a.key'\n" }
+      start("#{binds.join}max_workers 1\n#{both}")
+      put(shared, "a.key" => Edge.files["a.key"])
+      told = "the certificates stay as they are: cannot read #{shared}/a.key: permission denied to user daemon"
+      server.await_log(told)
+      # Looks that find something else.
+      %w[b c d].each do |name|
+        put(vault, renewed(name))
+        eventually { served(port + 1) == subject_of(name) }
+      end
+      expect([server.log.scan(told).size, served(port)]).to eq([1, subject_of("a")])
+    end
   end
 
   it "may as well be the proxy's user's own, also where root may not read them, as in a container without capabilities" do

@@ -108,13 +108,24 @@ RSpec.describe "the proxy: TLS", once: "the program knows no Ruby" do
   it "a start with what is no file, is too long, or may not be read, in the place of a key fails with the reason" do
     Dir.mktmpdir do |dir|
       File.mkfifo("#{dir}/fifo")
-      File.write("#{dir}/long", "-" * ((1 << 20) + 1))
-      { "fifo" => "it is no file", "." => "it is no file", "long" => "it is longer than 1048576 bytes", "none" => "no such file or directory" }.each do |name, reason|
+      File.write("#{dir}/long", "-" * ((256 << 10) + 1))
+      { "fifo" => "it is no file", "." => "it is no file", "long" => "it is longer than 262144 bytes", "none" => "no such file or directory" }.each do |name, reason|
         failed = Server.fail_to_start(ru: HttpApps.ru(:echo), fastrack: true, config: "bind 'ssl://127.0.0.1:0?cert=a.pem&key=#{dir}/#{name}'",
                                       files: Edge.files, options: { "Host" => nil, "Port" => nil })
         expect([failed.status.exitstatus, failed.log]).to match([1, include("fastrack: the proxy does not start: cannot read #{File.expand_path(name, dir)}: #{reason}\n")])
       end
     end
+  end
+
+  it "a start with more files, or larger ones, than the master keeps in memory fails with the reason" do
+    names = ->(count) { Array.new(count, "a.pem").join(",").then { |list| "bind 'ssl://127.0.0.1:0?cert=#{list}&key=#{list.gsub(".pem", ".key")}'" } }
+    small = Edge.files
+    large = small.merge("a.pem" => small["a.pem"] + ("\n" * (200 << 10)))
+    { [names.call(90), large] => "a.pem: all certificates and keys have more than 16 MiB\n", [names.call(501), small] => "a.pem: it is one of more than 1000\n" }
+      .each do |(config, files), line|
+        failed = Server.fail_to_start(ru: HttpApps.ru(:echo), fastrack: true, config: config, files: files, options: { "Host" => nil, "Port" => nil })
+        expect([failed.status.exitstatus, failed.log]).to match([1, include(line)])
+      end
   end
 
   it "fastrack check tells a wrong key, an encrypted one, a certificate of version 1, a missing folder, and a certificate that has expired" do

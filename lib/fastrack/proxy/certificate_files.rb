@@ -14,8 +14,10 @@ module Fastrack
       # Seconds between two looks whether files have changed.
       PAUSE = 1
 
-      # Most bytes of a file.
-      MOST = 1 << 20
+      # Most bytes of a file, most of all files that are kept, and most files of a listener: code of the app's user may name any number of files.
+      MOST = 256 << 10
+      MOST_OF_ALL = 16 << 20
+      MOST_FILES = 1000
 
       # @attr number [Integer] the first one has 1
       # @attr pairs [Array<Array(String, String)>] absolute paths
@@ -40,8 +42,11 @@ module Fastrack
       # @return [Array(Reading, Reading)] these, and the last ones that the proxy could use: nil, if these are the same
       # @raise [SystemCallError] if the system lacks memory or descriptors
       def of(name, pairs)
-        found = (@readings[name] ||= [])
-        add(found, read(pairs)) unless found.last&.pairs == pairs && found.last.stamps
+        found = @readings.fetch(name, [])
+        unless found.last&.pairs == pairs && found.last.stamps
+          add(found, read(pairs))
+          @readings[name] = found
+        end
         kept = found.reverse.find(&:proven)
         [found.last, (kept unless kept.equal?(found.last))]
       end
@@ -87,21 +92,33 @@ module Fastrack
       def close(readings) = readings.each { |one| one.copy.close }
 
       def read(pairs)
-        files = pairs.flatten.map { |path| open(path) }
+        # A change from now on is one for the next look.
+        stamps = pairs.flatten.map { |path| stamp(path) }
+        left = MOST_OF_ALL - @readings.values.flatten.flat_map(&:parts).sum { |part| part[:size].to_i }
+        files = []
+        pairs.flatten.each_with_index { |path, index| files << (index < MOST_FILES ? open(path, left) { |size| left -= size } : "it is one of more than #{MOST_FILES}") }
         opened = files.grep(File)
-        stamps = files.map { |file| state(file.stat) if file.is_a?(File) }
         descriptor, sizes = Fastrack.sealed_copy(opened.map(&:fileno), MOST)
         parts = pairs.flatten.zip(files).map { |path, file| part(path, file.is_a?(File) ? sizes.shift : file) }
         Reading.new(@numbers += 1, pairs, stamps, IO.for_fd(descriptor), parts)
       ensure
-        opened&.each(&:close)
+        files&.grep(File)&.each(&:close)
       end
 
+      # @param left [Integer] bytes that all files may have
+      # @yieldparam size [Integer] of the file
       # @return [File, String] the text is an error
-      def open(path)
+      def open(path, left)
         SafeFile.reading(path, @user) do |found|
           # Without NONBLOCK, opening a FIFO waits for a writer.
-          File.open(found, File::RDONLY | File::NONBLOCK | File::NOCTTY).tap { |file| file.stat.file? or raise file.close || SafeFile::Refused, "it is no file" }
+          file = File.open(found, File::RDONLY | File::NONBLOCK | File::NOCTTY)
+          size = file.stat.size
+          reason = "it is no file" unless file.stat.file?
+          reason ||= "all certificates and keys have more than #{MOST_OF_ALL >> 20} MiB" if size > left
+          raise file.close || SafeFile::Refused, reason if reason
+
+          yield [size, MOST].min
+          file
         end
       rescue Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM
         raise
@@ -116,12 +133,10 @@ module Fastrack
       end
 
       def stamp(path)
-        SafeFile.reading(path, @user) { |found| state(File.stat(found)) }
+        SafeFile.reading(path, @user) { |found| File.stat(found).then { |stat| [stat.dev, stat.ino, stat.size, stat.mtime, stat.ctime] } }
       rescue SystemCallError
         nil
       end
-
-      def state(stat) = ([stat.dev, stat.ino, stat.size, stat.mtime, stat.ctime] if stat.file?)
     end
   end
 end
