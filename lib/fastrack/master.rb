@@ -50,7 +50,7 @@ module Fastrack
       @main_pid_changed = !old_master.nil?
       @sd_notify = SdNotify.new if ENV["NOTIFY_SOCKET"]
       @developer_interrupt = DeveloperInterrupt.new(@workers, method(:end_quickly))
-      @periodic = [@sd_notify, @developer_interrupt, @leftovers, Orphans.start, launcher.configuration.puma&.restarter(launcher) { @upgrade&.busy? }].compact
+      @periodic = [@sd_notify, @developer_interrupt, @leftovers, @workers.profile, Orphans.start, launcher.configuration.puma&.restarter(launcher) { @upgrade&.busy? }].compact
       @generation, @announced, @interrupts, @restart = 1, 0, 0, false
     end
 

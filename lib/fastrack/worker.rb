@@ -11,6 +11,7 @@ require_relative "worker/control_channel"
 require_relative "worker/engine_builder"
 require_relative "worker/exit_hooks"
 require_relative "worker/linger"
+require_relative "worker/profile"
 require_relative "worker/promoted_mold"
 require_relative "worker/threads"
 
@@ -108,6 +109,7 @@ module Fastrack
       take(INTERRUPT_SIGNAL) { channel.write(interrupt_taken? ? ControlChannel::INTERRUPT_TAKEN : ControlChannel::INTERRUPT_LEFT) }
       take(Engine::THREAD_DUMP_SIGNAL) { dump_threads(ThreadDump.text) }
       take(BACKTRACE_SIGNAL) { Log.line("#{name} is at:\n#{ThreadDump.text.chomp}") }
+      take(Engine::PROFILE_SIGNAL) { @profile&.toggle } if Engine::PROFILE_SIGNAL
       trap("CHLD", "DEFAULT")
       early = signals.arrived_since_fork(pending)
       stop unless (early & stop_signals).empty?
@@ -188,6 +190,7 @@ module Fastrack
       # Limits the time without a master. The engine does that, because the app may hang.
       orphan = { orphan_time: time_to_end, orphan_line: unfinished_line("", " after the end of its master") }
       @engine = settings.engine(slot: @scoreboard_entry, master_fd: death_pipe.fileno, nr: @nr, memory_note: @memory_note, **orphan)
+      @profile = WorkerProfile.new(@engine, channel)
       @linger = Linger.new(@engine, channel, @configuration.linger.positive?)
       @engine.stop if @must_stop
     end
@@ -225,6 +228,7 @@ module Fastrack
       finish
       raise
     ensure
+      @profile&.finish
       channel.write(ControlChannel::ENDING)
     end
 

@@ -12,6 +12,7 @@ use crate::app_sockets::AppSockets;
 use crate::claim::{ActiveRequest, RequestSettings, Seats, StreamEnd};
 use crate::fork::InheritedFds;
 use crate::scoreboard::{Count, Counters};
+use crate::times::GvlEvent;
 use fastrack_access_log::Timings;
 
 /// A request to the engine: one bit of [`Control::flags`].
@@ -295,6 +296,13 @@ impl Control {
     /// How the time of a thread's current or last request is divided, until now or its end. None if the settings do not ask for that.
     pub fn timings(&self, thread: usize) -> Option<Timings> {
         self.find_request(thread)?.times()?.at(fastrack_sys::monotonic_micros())
+    }
+
+    /// The system's numbers of the threads that have requests, and what each has to do with the GVL, as far as that is measured.
+    pub fn threads_with_requests(&self) -> Vec<(i32, Option<GvlEvent>)> {
+        let busy = self.all_requests().filter(|request| request.is_in_application());
+        busy.filter_map(|request| Some((request.thread()?, request.times().and_then(|times| times.gvl()))))
+            .collect()
     }
 
     /// Whether the client of a thread's current request has disconnected, or (over TCP) shut down its sending side.

@@ -10,7 +10,7 @@ use fastrack_access_log::{GvlTimings, Timings};
 use crate::clock::Clock;
 
 /// What a thread of the application has to do with Ruby's GVL from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum GvlEvent {
     /// The thread has the GVL.
@@ -96,6 +96,16 @@ impl Times {
 
     fn is_in_request(&self) -> bool {
         self.began.load(Relaxed) != 0 && self.ended.load(Relaxed) == 0
+    }
+
+    /// What the thread had to do with the GVL last. None before the first event of an application that reports events.
+    pub fn gvl(&self) -> Option<GvlEvent> {
+        let last = match self.gvl.load(Relaxed) {
+            READY => GvlEvent::Ready,
+            SUSPENDED => GvlEvent::Suspended,
+            _ => GvlEvent::Resumed,
+        };
+        self.has_events.load(Relaxed).then_some(last)
     }
 
     /// The times at `now`, or when the request ended. None before the thread's first request.

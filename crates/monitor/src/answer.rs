@@ -88,6 +88,10 @@ impl Answers {
         }
         let path = request.uri().path();
         match *request.method() {
+            // Backtraces are for those who may act.
+            Method::GET if path == "/profile.json" && transport == Transport::Unix => {
+                content("application/json", self.viewer.published().read_profile().to_string())
+            }
             Method::GET | Method::HEAD => self.show(path, request.headers()),
             Method::POST => self.act(path, request.headers(), transport),
             _ => text(StatusCode::METHOD_NOT_ALLOWED, "GET, HEAD or POST\n"),
@@ -126,10 +130,12 @@ impl Answers {
     /// Sends the master the signal that an operator would send. The answer has the pid of the master and the number of
     /// its last order, so that the client can find the next order in the status.
     fn act(&self, path: &str, headers: &HeaderMap, transport: Transport) -> Response<Content> {
-        let Some((name, signal)) = signal(path) else {
+        let profile = profile_order(path);
+        let wakes = fastrack_sys::signal_number("CHLD").map(|signal| ("profile", signal));
+        let Some((name, signal)) = profile.and(wakes).or_else(|| signal(path)) else {
             return text(
                 StatusCode::NOT_FOUND,
-                "/phased-restart /restart /refork /stop /workers/+1 /workers/-1\n",
+                "/phased-restart /restart /refork /stop /workers/+1 /workers/-1 /profile/WORKER/SECONDS\n",
             );
         };
         // A browser sends an Origin with a POST. If the socket is forwarded to a port, any page could send such a POST.
@@ -137,6 +143,11 @@ impl Answers {
             return text(StatusCode::FORBIDDEN, "this is for the unix socket, and not for browsers\n");
         }
         let after = self.viewer.last_order();
+        if let Some((nr, seconds)) = profile {
+            if !self.viewer.published().ask_for_profile(nr, seconds) {
+                return text(StatusCode::CONFLICT, "there is a profile in progress: one at a time\n");
+            }
+        }
         fastrack_sys::signal_self(signal);
         let sent = json!({ "sent": name, "pid": std::process::id(), "after": after });
         response(StatusCode::ACCEPTED, "application/json", Content(Some(format!("{sent}\n").into())))
@@ -183,6 +194,13 @@ fn has_foreign_host(headers: &HeaderMap) -> bool {
         let name = name.trim_start_matches('[').trim_end_matches(']');
         name.contains('.') && name.parse::<IpAddr>().is_err()
     })
+}
+
+/// The number of the worker, and the seconds, of `/profile/NR/SECONDS`.
+fn profile_order(path: &str) -> Option<(usize, u32)> {
+    let (nr, seconds) = path.strip_prefix("/profile/")?.split_once('/')?;
+    let seconds = seconds.parse().ok().filter(|seconds| (1..=300).contains(seconds))?;
+    Some((nr.parse().ok()?, seconds))
 }
 
 /// The name and the number of the signal for a path: see docs/signals.md.

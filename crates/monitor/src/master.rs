@@ -179,10 +179,21 @@ impl ProxyState {
     }
 }
 
+/// The last profile of a worker.
+#[derive(Debug, Default)]
+struct Profile {
+    /// The number of the worker, and the seconds, that a client has asked for and the master has not taken yet.
+    asked: Option<(usize, u32)>,
+    is_running: bool,
+    /// The profile as JSON, as the master has published it; empty before.
+    text: Arc<str>,
+}
+
 /// The state that the master has published for the monitor. Both threads hold the lock only to copy.
 #[derive(Debug, Default)]
 pub struct Published {
     state: Mutex<(MasterState, VecDeque<Exit>)>,
+    profile: Mutex<Profile>,
 }
 
 impl Published {
@@ -192,6 +203,33 @@ impl Published {
 
     pub fn publish(&self, state: MasterState) {
         self.lock().0 = state;
+    }
+
+    fn profile(&self) -> MutexGuard<'_, Profile> {
+        self.profile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A client asks for a profile. False while there is one.
+    pub fn ask_for_profile(&self, nr: usize, seconds: u32) -> bool {
+        let mut profile = self.profile();
+        let is_free = profile.asked.is_none() && !profile.is_running;
+        if is_free {
+            profile.asked = Some((nr, seconds));
+        }
+        is_free
+    }
+
+    /// What a client has asked for, until the master publishes the profile.
+    pub fn profile_order(&self) -> Option<(usize, u32)> {
+        self.profile().asked
+    }
+
+    pub fn publish_profile(&self, is_running: bool, text: &str) {
+        *self.profile() = Profile { asked: None, is_running, text: text.into() };
+    }
+
+    pub fn read_profile(&self) -> Arc<str> {
+        Arc::clone(&self.profile().text)
     }
 
     pub fn exited(&self, exit: Exit) {

@@ -123,6 +123,16 @@ impl Monitor {
         self.published.publish(state);
     }
 
+    /// The order for a profile that no [profile](Self::publish_profile) has followed yet: the number of the worker, and the seconds.
+    pub fn profile_order(&self) -> Option<(usize, u32)> {
+        self.published.profile_order()
+    }
+
+    /// Publishes a profile, as JSON.
+    pub fn publish_profile(&self, is_running: bool, text: &str) {
+        self.published.publish_profile(is_running, text);
+    }
+
     /// Publishes the end of a worker.
     pub fn exited(&self, exit: Exit) {
         self.published.exited(exit);

@@ -145,6 +145,11 @@ impl Viewer {
         self.published.read().0.orders.last().map_or(0, |order| order.number)
     }
 
+    /// The state that the master has published.
+    pub fn published(&self) -> &Published {
+        &self.published
+    }
+
     /// The present view, or one that is younger than [`VIEW_LIFETIME`].
     pub fn view(&self) -> Arc<View> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

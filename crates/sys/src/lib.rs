@@ -62,7 +62,7 @@ pub use sendfile::{open_regular, send_file};
 pub use shared_memory::{memory_file, Shareable, SharedMemory};
 pub use signals::{
     handle_signal, note_application_thread, other_threads, signal_number, signal_self, signal_thread,
-    spare_signal,
+    spare_signal, HAS_SPARE_SIGNALS,
 };
 pub use socket::{
     accept, bind_private, drain_input, has_peer_closed, is_clients_error, is_connection_lost, is_listened_at,

@@ -5,6 +5,7 @@ mod child_process;
 mod engine;
 mod engine_arguments;
 mod monitor;
+mod profiler;
 mod request_bound;
 mod scoreboard;
 mod shared_queue;

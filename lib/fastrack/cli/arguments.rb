@@ -66,7 +66,8 @@ module Fastrack
     # options are accepted, so that those of the start may stay.
     CONTROL = {
       "status" => %i[finding looking], "stats" => %i[finding puma_format], "phased-restart" => %i[finding waiting], "reload" => %i[finding waiting],
-      "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding]
+      "restart" => %i[finding waiting], "refork" => %i[finding waiting], "stop" => %i[finding waiting], "workers" => %i[finding],
+      "profile" => %i[finding profiling]
     }.freeze
     SERVING = %i[places settings finding puma_flags].freeze
     CHECKING = %i[checking places settings finding puma_flags].freeze
@@ -114,6 +115,14 @@ module Fastrack
     def no_wait? = @no_wait || false
 
     def json? = @json || false
+
+    # @return [Integer, nil] the worker to profile
+    attr_reader :worker
+
+    # @return [Integer] how long to profile it
+    def seconds = @seconds || 10
+
+    def gvl? = @gvl || false
 
     # Whether the configuration file is Puma's, with any name.
     def puma? = @puma || false
@@ -171,6 +180,16 @@ module Fastrack
 
     def add_waiting(options)
       options.on("--no-wait", "send the signal and do not wait for the result") { @no_wait = true }
+    end
+
+    def add_profiling(options)
+      options.on("--worker NUMBER", Integer, "the worker (default: one that has a request)") { |number| @worker = number }
+      options.on("--seconds NUMBER", Integer, "how long to look, 1 to 300 (default: 10)") do |number|
+        raise Error, "--seconds must be 1 to 300; got #{number}" unless number.between?(1, 300)
+
+        @seconds = number
+      end
+      options.on("--gvl", "divide by what threads have to do with the GVL") { @gvl = true }
     end
 
     def add_checking(options)

@@ -61,6 +61,7 @@ module Fastrack
       when :workers then change_workers(@arguments.change)
       when *STARTS then start(@arguments.action)
       when :stop then stop
+      when :profile then return profile
       end
       %i[status stats].include?(@arguments.action) && !@serves ? 1 : 0
     rescue Interrupt
@@ -136,6 +137,12 @@ module Fastrack
     def stats
       require_relative "../puma/stats"
       puts JSON.generate(PumaStats.of_status(look))
+    end
+
+    # @return [Integer] the exit status
+    def profile
+      require_relative "profile"
+      ProfileCommand.new(monitor, look["workers"], @arguments.worker, @arguments.seconds, @arguments.gvl?).run
     end
 
     # Changes the number by one at a time, because pending signals of a kind count as one.

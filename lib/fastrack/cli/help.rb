@@ -22,6 +22,8 @@ module Fastrack
           restart                   the same by a new master (USR2): for a new Ruby or
                                     Fastrack, and for a server of rackup or Rails
           refork                    fork the workers anew, from one that has served
+          profile                   write down where a worker's requests spend their
+                                    time
           stop                      finish all requests and exit (TERM)
           workers +1, workers -1    add or remove a worker (TTIN, TTOU)
 
@@ -97,6 +99,15 @@ module Fastrack
         Tells a running server to finish all requests and exit (TERM). Waits until it
         is gone. If it still runs 5 s after DrainDelay and GracefulTimeout, says so and
         exits with 1.
+
+        #{FOUND}
+      TEXT
+      "profile" => <<~TEXT,
+        Usage: fastrack profile [--worker N] [--seconds N] [--gvl] [options]
+
+        Has a worker of a running server sample its threads that have requests, 99
+        times a second, and writes their stacks to two files here: collapsed, for
+        flame graphs, and for speedscope. Exits with 1 if the worker has no request.
 
         #{FOUND}
       TEXT

@@ -30,9 +30,10 @@ module Fastrack
     MEMORY = { "pss" => :number, "rss" => :number, "private" => :number }.freeze
     MOLD = { **MEMORY, "pid" => Integer, "generation" => Integer, "requests" => Integer }.freeze
     LISTENER = { "backlog" => :number, "limit" => :number }.freeze
+    PROFILE = { "number" => Integer, "state" => String, "reason" => :text, "worker" => :number, "pid" => :number, "frames" => Array, "stacks" => Array }.freeze
     SENT = { "sent" => String, "pid" => Integer, "after" => Integer }.freeze
     KINDS = { number: [Numeric, NilClass], text: [String, NilClass], boolean: [TrueClass, FalseClass] }.freeze
-    private_constant :STATUS, :WORKER, :ORDER, :EXIT, :MEMORY, :MOLD, :LISTENER, :SENT, :KINDS
+    private_constant :STATUS, :WORKER, :ORDER, :EXIT, :MEMORY, :MOLD, :LISTENER, :PROFILE, :SENT, :KINDS
 
     # @return [String]
     attr_reader :path
@@ -58,6 +59,20 @@ module Fastrack
     #   nobody listens
     # @raise [Error]
     def order(target) = ask("POST", target)&.then { |answer| parse(answer).tap { |sent| check(sent, SENT) } }
+
+    # @return [Hash, nil] the last profile of this master's: number, state, reason, worker, pid, frames (number, name), stacks (count, numbers);
+    #   nil before the first
+    # @raise [Error]
+    def profile
+      answer = ask("GET", "/profile.json")
+      return if answer.to_s.empty?
+
+      found = parse(answer)
+      check(found, PROFILE)
+      named = found["frames"].all? { |one| one in [Integer, String] }
+      counted = found["stacks"].all? { |one| one in [Integer, [*]] }
+      named && counted ? found : foreign!
+    end
 
     # @param found [Hash] last status of the server
     # @return [Array<Integer>] pids of the masters as this process sees them; empty if they are in another container

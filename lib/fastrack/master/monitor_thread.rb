@@ -153,6 +153,7 @@ module Fastrack
         configuration = @launcher.configuration
         seconds = (configuration.drain_delay + configuration.graceful_timeout).to_f
         server = [phase(booted, shutdown), generation, @workers.size, seconds, other_master, saving]
+        @workers.profile.serve(@monitor)
         @monitor.publish(server, rows, molds, listeners, orders.to_a, proxy&.row)
         while (line = @monitor.warning)
           Log.line(line)

@@ -277,6 +277,8 @@ module Fastrack
     # Makes the worker log its threads' backtraces, for a developer.
     def log_backtraces = signal(Worker::BACKTRACE_SIGNAL)
 
+    def profile = signal(Engine::PROFILE_SIGNAL)
+
     # Makes the worker log its threads' backtraces, because it is late.
     def dump_threads = signal(Engine::THREAD_DUMP_SIGNAL)
 

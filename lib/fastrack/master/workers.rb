@@ -7,6 +7,7 @@ require_relative "../worker"
 require_relative "../worker/control_channel"
 require_relative "exit_events"
 require_relative "lingering"
+require_relative "profile"
 require_relative "worker_forks"
 require_relative "worker_handle"
 
@@ -27,11 +28,8 @@ module Fastrack
     # @return [Integer] number of slots. Workers in slots beyond are #surplus
     attr_reader :size
 
-    # @return [Scoreboard]
-    attr_reader :scoreboard
-
-    # @return [Lingering]
-    attr_reader :lingering
+    # @return [Scoreboard, Lingering, Profile]
+    attr_reader :scoreboard, :lingering, :profile
 
     # @return [Float] monotonic seconds before which no worker is spawned: respawns are throttled
     attr_reader :not_before
@@ -46,6 +44,7 @@ module Fastrack
       @size = launcher.configuration.max_workers
       @handles = []
       @lingering = Lingering.new(self)
+      @profile = Profile.new(self)
       @forks = WorkerForks.new(launcher, hooks) { |message, handle| receive(message, handle, false, false) }
       @not_before = 0.0
       # Failed boots since a worker was last ready, and whether a worker ever was.
@@ -203,6 +202,7 @@ module Fastrack
     # @yieldparam exited [WorkerExit]
     def reap
       @handles.reject! do |handle|
+        @profile.rest_of(handle) { |messages| receive_all(handle, messages) }
         exited = handle.reap(now) or next
         # A failed trial does not delay the next spawn, because the mold forks no other worker.
         tried = handle.equal?(@trial)
@@ -228,7 +228,6 @@ module Fastrack
       @handles.each { |handle| receive_all(handle, handle.messages, drain, may_exit) if ready.include?(handle.channel) }
     end
 
-    # @param messages [Array<Message>]
     def receive_all(handle, messages, drain = false, may_exit = false) # rubocop:disable Style/OptionalBooleanParameter -- as above
       messages.each { |message| receive(message, handle, drain, may_exit) }
     end
@@ -267,6 +266,7 @@ module Fastrack
     def receive_of_mold(handle, message)
       case message.kind
       when ControlChannel::STARTED then handle.note_plugins
+      when *Profile::KINDS then @profile.receive(message, handle)
       when ControlChannel::MEMORY then handle.note_memory(*message.words)
       when ControlChannel::RESTART then @launcher.restart
       when ControlChannel::STOP then stop_for(handle, *message.words)

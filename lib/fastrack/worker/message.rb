@@ -47,6 +47,11 @@ module Fastrack
     MEMORY = "memory"
     # Mold: a process that only the mold can wait for has ended. Its pid and its status (wait(2)) follow.
     REAPED = "reaped"
+    # Worker: a frame of its profile: its number and its name; a stack: how often it was seen, and its frames' numbers, the outermost first;
+    # the end of the profile.
+    PROFILE_FRAME = "profile frame"
+    PROFILE_STACK = "profile stack"
+    PROFILED = "profiled"
     # Old master: the new master took too long to boot.
     TIMED_OUT = "timed out"
 
@@ -97,13 +102,16 @@ module Fastrack
     # A JSON object of numbers.
     COUNTER = /"\w{1,40}":(?:-?(?:0|[1-9]\d{0,19})|null)/
     COUNTERS = Type.new(/\{(?:#{COUNTER}(?:,#{COUNTER}){0,60})?\}/, :to_s)
+    # Numbers of frames.
+    FRAMES = Type.new(/\d{1,5}(?: \d{1,5}){0,255}/, :to_s)
     # The rest of the line, for people.
     TEXT = Type.new(/.*/, :to_s)
 
     worker = {
       READY => [], LIMIT_REACHED => [], ENDING => [], LINGERING => [COUNT, COUNT],
       OUTGROWN => [], TOO_LARGE => [], FORBID => [TEXT], COPIES_CODE => [],
-      INTERRUPT_TAKEN => [], INTERRUPT_LEFT => []
+      INTERRUPT_TAKEN => [], INTERRUPT_LEFT => [],
+      PROFILE_FRAME => [COUNT, TEXT], PROFILE_STACK => [COUNT, FRAMES], PROFILED => []
     }
     mold = { MOLD => [], STOP => [STOP_SIGNAL], REAPED => [PID, STATUS], FORKED => [COUNT, PID] }
 

@@ -18,8 +18,9 @@ use crate::app::{AppSettings, RackApp};
 use crate::request::AppThread;
 use crate::ruby::{system_error, GcClock, NIL};
 use crate::worker::engine_arguments::{app_settings, engine_settings, listeners, optional};
+use crate::worker::profiler::Profiler;
 use crate::worker::shared_queue::RubySharedQueue;
-use crate::worker::thread_dump::{thread_dump_signal, RubyThreads};
+use crate::worker::thread_dump::{profile_signal, thread_dump_signal, RubyThreads};
 
 /// The Ruby object. Only the process that made the object may use it.
 #[derive(TypedData)]
@@ -31,6 +32,7 @@ struct RubyEngine {
     running: Cell<bool>,
     control: Arc<Control>,
     dumper: Arc<RubyThreads>,
+    profiler: Profiler,
     /// None after `release`, since a Forking keeps descriptors open.
     forking: RefCell<Option<Arc<Forking>>>,
     app_settings: AppSettings,
@@ -43,6 +45,7 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     let class = module.define_class("Engine", ruby.class_object())?;
     class.undef_default_alloc_func();
     class.const_set("THREAD_DUMP_SIGNAL", thread_dump_signal())?;
+    class.const_set("PROFILE_SIGNAL", profile_signal())?;
     class.define_singleton_method("new", function!(RubyEngine::new, 2))?;
     class.define_method("run", method!(RubyEngine::run, 2))?;
     class.define_method("serve", method!(RubyEngine::serve, 1))?;
@@ -78,6 +81,10 @@ fn define_control(class: RClass) -> Result<(), Error> {
     // Passes the backtraces of Ruby's threads to the watchdog, for the log. To be called on THREAD_DUMP_SIGNAL. False if the
     // watchdog has not asked for backtraces.
     class.define_method("thread_dump", method!(|this: This, text: String| this.dumper.answer(text), 1))?;
+    // Begins to sample the threads that have requests. False if that goes on already. `end_profile` returns Arrays of how often a stack was
+    // seen, the state of its thread or nil, and its frames, the innermost first; nil without a profile.
+    class.define_method("begin_profile", method!(|this: This| this.profiler.begin(&this.control), 0))?;
+    class.define_method("end_profile", method!(|this: This| this.profiler.end(), 0))?;
     // Closes this process's copies of all connections without sending anything. For a forked child.
     class.define_method("close", method!(|this: This| this.control.close(), 0))
 }
@@ -100,6 +107,7 @@ impl RubyEngine {
         let object = ruby.obj_wrap(RubyEngine {
             control: engine.control(),
             dumper,
+            profiler: Profiler::default(),
             forking: RefCell::new(Some(Arc::new(engine.forking()))),
             engine: RefCell::new(Some(engine)),
             running: Cell::new(false),

@@ -47,6 +47,8 @@ pub(super) fn init(ruby: &Ruby, module: RModule) -> Result<(), Error> {
     class.define_method("listen", method!(RubyMonitor::listen, 0))?;
     class.define_method("publish", method!(RubyMonitor::publish, 6))?;
     class.define_method("exited", method!(RubyMonitor::exited, 4))?;
+    class.define_method("profile_order", method!(RubyMonitor::profile_order, 0))?;
+    class.define_method("publish_profile", method!(RubyMonitor::publish_profile, 2))?;
     class.define_method("warning", method!(RubyMonitor::warning, 0))?;
     class.define_method("close", method!(RubyMonitor::close, 0))?;
     Ok(())
@@ -139,6 +141,16 @@ impl RubyMonitor {
     /// `exited(nr, pid, cause, text)`: records the end of a worker.
     fn exited(&self, nr: usize, pid: u32, cause: String, text: String) {
         self.0.borrow().exited(Exit { nr, pid, cause, text, at: epoch_seconds() });
+    }
+
+    /// `profile_order`: the number of a worker and the seconds for which to profile it, if a client has asked for that; or nil.
+    fn profile_order(&self) -> Option<(usize, u32)> {
+        self.0.borrow().profile_order()
+    }
+
+    /// `publish_profile(running, json)`: publishes a profile, which ends the order.
+    fn publish_profile(&self, is_running: bool, text: String) {
+        self.0.borrow().publish_profile(is_running, &text);
     }
 
     /// `warning`: the next line for the log, or nil.

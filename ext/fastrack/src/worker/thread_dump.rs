@@ -36,6 +36,11 @@ pub(super) fn thread_dump_signal() -> i32 {
     sys::spare_signal(0)
 }
 
+/// The signal that begins and ends a profile of a worker. None where no such signal is left.
+pub(super) fn profile_signal() -> Option<i32> {
+    sys::HAS_SPARE_SIGNALS.then(|| sys::spare_signal(2))
+}
+
 /// Gets dumps from Ruby.
 #[derive(Debug, Default)]
 pub(super) struct RubyThreads {

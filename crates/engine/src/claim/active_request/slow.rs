@@ -1,4 +1,4 @@
-//! Requests that take longer than the operator likes.
+//! Threads that have requests, and requests that take longer than the operator likes.
 
 use std::sync::atomic::Ordering;
 
@@ -40,6 +40,11 @@ impl ActiveRequest {
     }
 
     // --- any thread
+
+    /// Whether there is a request, and no callbacks of one.
+    pub fn is_in_application(&self) -> bool {
+        self.is_seizable() && !self.slot().is_in_callbacks()
+    }
 
     /// Whether the request that [`note_slow`](Self::note_slow) has found last is still in progress.
     pub fn is_still_slow(&self) -> bool {
