@@ -60,7 +60,7 @@ RSpec.describe "the proxy: keys that only root can read", if: Process.uid.zero? 
 
   # Whether these bytes are in the memory of a process, or in a file without a name that it has open.
   def knows?(pid, bytes)
-    memory(pid).any? { |part| part.include?(bytes) } || Dir.glob("/proc/#{pid}/fd/*").any? { |fd| File.readlink(fd).start_with?("/memfd:") && File.binread(fd).include?(bytes) }
+    memory(pid).any? { |part| part.include?(bytes) } || Dir.glob("/proc/#{pid}/fd/*").any? { |fd| Portable::MEMORY.match?(File.readlink(fd)) && File.binread(fd).include?(bytes) }
   end
 
   # Those parts of a process's memory that it can change.
