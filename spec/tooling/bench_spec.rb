@@ -14,6 +14,7 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     "marks" => [[], /\Aruby .*\n(?:.+ #{number}\n){7}\z/],
     # The app is not Rails: it has next to nothing to share.
     "refork" => [%w[--lane system --threads 1 --workers 2 --before 60 --after 20,40 hello.ru], /^ +1 +refork(?: +\d+\*?){5} +0\n +1 +without(?: +\d+){5} +0\n\z/],
+    "warm_up" => [%w[--lane system --server without,warm --workers 2 --after 20,40 hello.ru], /\AMB; .*\nwithout (?: +\d+){3}\nwarm    (?: +\d+){3}\n\z/],
     "boot" => [%w[--rounds 1 --workers 1 --app hello --against .], /\Aruby .*\nhello this #{number} ms, the other #{number} ms: #{number} times\n\z/],
     "uploads" => [%w[--seconds 1 --uploads 2], /\Ap99 alone #{number} ms, beside 2 uploads #{number} ms .*, which sent \d+ MB meanwhile$/],
     "queue_time" => [%w[--upload 0.4 --queue 0.2], /^fastrack, no router +blind +\d+ +\d+$/],

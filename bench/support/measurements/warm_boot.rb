@@ -22,8 +22,10 @@ module Bench
       end
 
       # @param counts [Array<Integer>] numbers of requests, ascending
-      def initialize(counts)
+      # @param first [Boolean] whether to look at workers' first requests
+      def initialize(counts, first:)
         @counts = counts
+        @first = first
       end
 
       # @return [Array<String>] MB (10^6 bytes), then the first request's ratio for Fastrack
@@ -35,7 +37,7 @@ module Bench
 
           figures << bed.tree.pss_mb.round
         end
-        figures << First.new(bed).ratio.round(2) if bed.tree.titled("fastrack master").any?
+        figures << First.new(bed).ratio.round(2) if @first && bed.tree.titled("fastrack master").any?
         figures.map(&:to_s)
       end
     end
