@@ -14,6 +14,7 @@ require_relative "process/last_words"
 require_relative "process/pid_file"
 require_relative "process/start_command"
 require_relative "text"
+require_relative "upgrade/early_errors"
 require_relative "upgrade/first_reading"
 require_relative "upgrade/masters"
 require_relative "upgrade/roots_program"
@@ -52,6 +53,7 @@ module Fastrack
       loadable = app.respond_to?(:load) && !app.respond_to?(:call)
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless loadable || app.respond_to?(:call)
 
+      EarlyErrors.take_over
       LastWords.take_over
       @seat = Seat.take_over
       @master_pid = @seat&.master || Process.pid

@@ -149,9 +149,10 @@ module Fastrack
       @new = nil
       @launcher.pid_file&.take_back
       @launcher.configuration.puma&.write_state
+      reason = lost.early_reason
       # The line comes last, when both files are restored.
       Log.line("the new master (pid #{lost.pid}) #{lost.ending}; this one carries on")
-      words = LastWords.of(lost.pid)
+      words = LastWords.of(lost.pid) || reason
       @orders.failed("USR2", "the new master (pid #{lost.pid}) #{lost.ending}#{": #{words}" if words}")
       :alone
     end

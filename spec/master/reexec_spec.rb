@@ -173,13 +173,15 @@ RSpec.describe "A new master (USR2)", exec: "its start command", once: "processe
           def gone?
             return super if @late || !channel.closed?
 
-            @late = true
+            @late = File.write("late", "")
             Thread.pass until File.read("/proc/#{pid}/stat").include?(") Z ")
             false
           end
         end)
       RUBY
       go_back(server)
+      # The code above has run in the master.
+      expect(File.exist?(server.file("late"))).to be(true)
     end
   end
 end

@@ -170,20 +170,20 @@ module Fastrack
     # @return [MoldHandle]
     def fork_mold(starting: false, prepared: false)
       ours, handing = Handing.pair unless starting
+      # Without a scoreboard to inherit the process is a fork.
+      errors = EarlyErrors.open unless starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
       ForkGuard.own_fork do
         kept = [@death_pipe.first, *handing]
-        # The child closes its scoreboard.
-        forks = @launcher.loaded? || @workers.scoreboard.fd.nil?
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
           ours&.close
           next FirstMold.new(@launcher, @app, theirs, kept.first, starting: true, prepared: prepared).live if starting
 
-          become_another(theirs, *kept, forks)
+          become_another(theirs, *kept, errors)
         end
-        @workers.add(MoldHandle.new(HeldChild.forked(pid), channel, now)).tap { |mold| mold.handing = ours }.tap(&:known)
+        @workers.add(MoldHandle.new(HeldChild.forked(pid), channel, now)).tap { |mold| mold.handing, mold.errors = ours, errors }.tap(&:known)
       end
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
-      ours&.close
+      [ours, errors].each { |one| one&.close }
       raise
     ensure
       handing&.close

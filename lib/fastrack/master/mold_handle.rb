@@ -23,6 +23,9 @@ module Fastrack
     # @return [Handing, nil] brings the settings that the process has read
     attr_accessor :handing
 
+    # @return [EarlyErrors, nil] of a process that is a program of its own
+    attr_accessor :errors
+
     # Whether it takes the place of one that has ended, without a HUP.
     attr_writer :remake
 

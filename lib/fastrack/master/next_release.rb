@@ -42,8 +42,8 @@ module Fastrack
     # stay, and the rest is new.
     #
     # @return [Integer] the exit status
-    def become_another(channel, death_pipe, handing, forks)
-      return Seat.exec(@launcher, channel, death_pipe, handing) unless forks
+    def become_another(channel, death_pipe, handing, errors)
+      return Seat.exec(@launcher, channel, death_pipe, handing, errors) if errors
 
       # Before the ConfigFile is read.
       @launcher.configuration.user&.switch
@@ -73,6 +73,7 @@ module Fastrack
       return refuse(reason).then { generation } if reason
 
       mold, @reading = @reading, nil
+      mold.errors&.close
       @orders.rejoin
       generation = give_way(generation) unless mold.remake?
       @coming = mold
@@ -101,6 +102,7 @@ module Fastrack
     # @return [MoldHandle] the process, whose settings the master waits for no longer. Those that are forked later have no copy of its socket
     def leave_reading
       mold, @reading = @reading, nil
+      mold.errors&.close
       mold.handing &&= mold.handing.close
       mold
     end
@@ -123,6 +125,8 @@ module Fastrack
       refused = refusal
       return refuse(refused) if refused
 
+      early = @reading.errors&.log
+      reason = "#{reason}: #{early}" if early
       delay
       leave_reading.remake? ? Log.line("generation 0 cannot be made anew: #{reason}", :error) : give_up_reading(reason)
     end

@@ -10,6 +10,7 @@ require_relative "../process/last_words"
 require_relative "../process/start_command"
 require_relative "../proxy"
 require_relative "../worker/control_channel"
+require_relative "early_errors"
 require_relative "roots_program"
 
 module Fastrack
@@ -89,7 +90,7 @@ module Fastrack
 
     # Variables with descriptors or the pid of this process.
     STALE_VARIABLES = [
-      InheritedListeners::VARIABLE, InheritedListeners::FORMER, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE, RootsProgram::VARIABLE,
+      InheritedListeners::VARIABLE, InheritedListeners::FORMER, OldMaster::VARIABLE, OldMaster::QUEUE_VARIABLE, LastWords::VARIABLE, Proxy::VARIABLE, RootsProgram::VARIABLE, EarlyErrors::VARIABLE,
       *SystemdSockets::VARIABLES
     ].freeze
 
@@ -99,20 +100,24 @@ module Fastrack
       # @yield in the child, before exec(2)
       # @raise [SystemCallError] when the process cannot fork
       def start(launcher, now, &in_child)
+        errors = EarlyErrors.open
         ForkGuard.own_fork do
           kept = [*launcher.listeners, launcher.queue]
           pid, channel = ControlChannel.fork(ControlChannel.pair, kept, launcher.hooks.fork_limit) do |theirs|
-            become_master(launcher, theirs, in_child)
+            become_master(launcher, theirs, errors, in_child)
           end
-          new(HeldChild.forked(pid), channel, now, launcher.configuration).tap { channel.write(ControlChannel::KNOWN) }
+          new(HeldChild.forked(pid), channel, now, launcher.configuration, errors).tap { channel.write(ControlChannel::KNOWN) }
         end
+      rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
+        errors&.close
+        raise
       end
 
       private
 
-      def become_master(launcher, channel, in_child)
+      def become_master(launcher, channel, errors, in_child)
         in_child.call
-        run_program(launcher, channel)
+        run_program(launcher, channel, errors)
       rescue Error => e
         Log.line("cannot start a new master: #{e.message}", :error)
       rescue Exception => e # rubocop:disable Lint/RescueException -- nothing above would show it
@@ -121,7 +126,7 @@ module Fastrack
         exit!(NOT_FOUND)
       end
 
-      def run_program(launcher, channel)
+      def run_program(launcher, channel, errors)
         start = StartCommand.current
         ENV.replace(start.environment.except(*STALE_VARIABLES))
         start.enter
@@ -130,7 +135,7 @@ module Fastrack
         launcher.configuration.call_hook(:before_exec, launcher)
         pass_on(launcher, channel)
         program, *arguments = start.command
-        Process.exec([program, program], *arguments, descriptors(launcher, channel))
+        Process.exec([program, program], *arguments, descriptors(launcher, channel).merge(errors.redirections))
       end
 
       # Ends a hook that hangs, one second after the old master should have ended it. If the old master has ended before BootTimeout, no
@@ -166,8 +171,10 @@ module Fastrack
     # @param channel [ControlChannel]
     # @param now [Float] monotonic seconds
     # @param configuration [Configuration]
-    def initialize(process, channel, now, configuration)
+    # @param errors [EarlyErrors]
+    def initialize(process, channel, now, configuration, errors)
       @process = process
+      @errors = errors
       @channel = channel
       @channel.from = :new_master
       @grace = configuration.graceful_timeout
@@ -185,6 +192,7 @@ module Fastrack
 
     # Called when all workers of the new master serve.
     def ready
+      @errors.close
       @state = :ready
       @due_at = nil
     end
@@ -233,6 +241,11 @@ module Fastrack
       how = status.signaled? ? "was killed by SIG#{Signal.signame(status.termsig)}" : "exited with status #{status.exitstatus}"
       booting? ? "#{how} before it was ready" : how
     end
+
+    # Logs what the program has written before its end, if Fastrack has not run in it.
+    #
+    # @return [String, nil] the reason
+    def early_reason = @errors.log
 
     # Lets Ruby reap the process, because this master exits first.
     def detach = @process.detach

@@ -12,6 +12,7 @@ require_relative "../process/start_command"
 require_relative "../repeats"
 require_relative "../version"
 require_relative "../worker/control_channel"
+require_relative "early_errors"
 require_relative "handing"
 require_relative "masters"
 
@@ -39,7 +40,8 @@ module Fastrack
       # @param channel [ControlChannel] to the master
       # @param death_pipe [IO] at end of file when the master is dead
       # @param handing [Handing] to the master
-      def exec(launcher, channel, death_pipe, handing)
+      # @param errors [EarlyErrors]
+      def exec(launcher, channel, death_pipe, handing, errors) # rubocop:disable Metrics/ParameterLists
         # What the program looks up, from its folder to each gem, is the app's user's to change.
         launcher.configuration.user&.switch
         start = StartCommand.current
@@ -52,7 +54,7 @@ module Fastrack
         # The program has no handler yet when the master asks for a thread dump.
         SignalTrap.trap(Engine::THREAD_DUMP_SIGNAL, "IGNORE")
         program, *arguments = start.command
-        Process.exec([program, program], *arguments, files.to_h { |number| [number, number] }.merge(close_others: true))
+        Process.exec([program, program], *arguments, files.to_h { |number| [number, number] }.merge(errors.redirections, close_others: true))
       rescue StandardError => e
         Log.exception("cannot start another generation 0", e)
         LastWords.say(e)
