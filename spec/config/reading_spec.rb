@@ -37,6 +37,48 @@ RSpec.describe "A ConfigFile" do
       expect(server.lines_of("exits")).not_to include(master.to_s)
     end
 
+    # Answers with the pid of the process that listens there.
+    def port_at(place) = <<~RUBY
+      require "socket"
+      Thread.new(#{place}) { |port| loop { port.accept.tap { |client| client.write(Process.pid.to_s) }.close } }
+    RUBY
+
+    def asked(port) = TCPSocket.open("127.0.0.1", port, &:read).to_i
+
+    { "TCPServer" => "TCPServer.new('127.0.0.1', PORT)", "Socket" => "Socket.tcp_server_sockets('127.0.0.1', PORT).first.then { |one| TCPServer.for_fd(one.fileno).tap { KEPT = one } }" }.each do |name, place|
+      it "that opens a port by #{name} has it after each HUP, and while a HUP fails" do
+        FreePort.keep(1) do |port|
+          server = serve("PORT = #{port}\n#{port_at(place)}max_workers 1\n")
+          eventually { asked(port) == server.molds.first }
+          hup(server, 2)
+          eventually(10, -> { server.log }) { server.molds.size == 1 && asked(port) == server.molds.first }
+          server.write("config.ru", "raise 'broken'")
+          server.signal(:HUP)
+          server.await_log("the new code is given up")
+          eventually(10, -> { server.log }) { server.molds.size == 1 && asked(port) == server.molds.first }
+        end
+      end
+    end
+
+    it "whose app opens a port while it loads has it after HUP" do
+      FreePort.keep(1) do |port|
+        server = serve("max_workers 1\n", "#{port_at("TCPServer.new(#{port})")}#{Rackups::PID}")
+        hup(server, 2)
+        eventually(10, -> { server.log }) { server.molds.size == 1 && asked(port) == server.molds.first }
+      end
+    end
+
+    it "that opens a port which another program has fails at HUP, and the log names the line" do
+      FreePort.keep(1) do |port|
+        server = serve("max_workers 1\n")
+        other = TCPServer.new("127.0.0.1", port)
+        server.reload("require 'socket'\nTCPServer.new('127.0.0.1', #{port})\n")
+        server.await_log(/HUP changes nothing: ConfigFile .*fastrack\.rb:2: Address already in use/)
+      ensure
+        other&.close
+      end
+    end
+
     it "is read once for each start of the app" do
       server = serve("File.write('readings', \"x\\n\", mode: 'a')\nmax_workers 1\n")
       expect(server.lines_of("readings").size).to eq(1)

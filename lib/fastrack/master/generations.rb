@@ -170,12 +170,13 @@ module Fastrack
     # @return [MoldHandle]
     def fork_mold(starting: false, prepared: false)
       ours, handing = Handing.pair unless starting
+      ports, lent = UNIXSocket.pair(:SEQPACKET) unless starting
       # Without a scoreboard to inherit the process is a fork.
       errors = EarlyErrors.open unless starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
-      ForkGuard.own_fork do
-        kept = [@death_pipe.first, *handing]
+      mold = ForkGuard.own_fork do
+        kept = [@death_pipe.first, handing, ports].compact
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
-          ours&.close
+          [ours, lent].each { |one| one&.close }
           next FirstMold.new(@launcher, @app, theirs, kept.first, starting: true, prepared: prepared).live if starting
 
           become_another(theirs, *kept, errors)
@@ -185,8 +186,12 @@ module Fastrack
     rescue Exception # rubocop:disable Lint/RescueException -- it is raised again
       [ours, errors].each { |one| one&.close }
       raise
+    else
+      # The earlier one has the ports of the same code.
+      @workers.first&.lend(lent) if lent
+      mold
     ensure
-      handing&.close
+      [handing, ports, lent].each { |one| one&.close }
     end
 
     # Handles messages of generation 0.

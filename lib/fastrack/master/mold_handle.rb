@@ -94,6 +94,11 @@ module Fastrack
       @channel.write([ControlChannel::FINISH, *("again" if again)].join(" "))
     end
 
+    # Has the process lend its ports, see LentPorts.
+    #
+    # @param socket [UNIXSocket]
+    def lend(socket) = (@channel.lend(socket) if @loaded && !stopping?)
+
     # Ends what a hook or a plugin does at the moment.
     def terminate = signal("TERM")
   end

@@ -42,8 +42,10 @@ module Fastrack
     # stay, and the rest is new.
     #
     # @return [Integer] the exit status
-    def become_another(channel, death_pipe, handing, errors)
-      return Seat.exec(@launcher, channel, death_pipe, handing, errors) if errors
+    def become_another(channel, death_pipe, handing, ports, errors)
+      return Seat.exec(@launcher, channel, death_pipe, handing, ports, errors) if errors
+
+      LentPorts.expect(ports)
 
       # Before the ConfigFile is read.
       @launcher.configuration.user&.switch

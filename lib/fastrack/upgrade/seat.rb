@@ -14,6 +14,7 @@ require_relative "../version"
 require_relative "../worker/control_channel"
 require_relative "early_errors"
 require_relative "handing"
+require_relative "lent_ports"
 require_relative "masters"
 
 module Fastrack
@@ -25,7 +26,7 @@ module Fastrack
     # The variable has the version and these NUMBERS.
     VARIABLE = "FASTRACK_GENERATION"
 
-    NUMBERS = %i[master channel death_pipe words handing subreaper background].freeze
+    NUMBERS = %i[master channel death_pipe words handing ports subreaper background].freeze
     private_constant :NUMBERS
 
     # Keeps lines about the configuration, which the master logs.
@@ -40,12 +41,13 @@ module Fastrack
       # @param channel [ControlChannel] to the master
       # @param death_pipe [IO] at end of file when the master is dead
       # @param handing [Handing] to the master
+      # @param ports [UNIXSocket] see LentPorts
       # @param errors [EarlyErrors]
-      def exec(launcher, channel, death_pipe, handing, errors) # rubocop:disable Metrics/ParameterLists
+      def exec(launcher, channel, death_pipe, handing, ports, errors) # rubocop:disable Metrics/ParameterLists
         # What the program looks up, from its folder to each gem, is the app's user's to change.
         launcher.configuration.user&.switch
         start = StartCommand.current
-        files = [channel.to_io, death_pipe, LastWords.writer, handing.to_io].map(&:fileno)
+        files = [channel.to_io, death_pipe, LastWords.writer, handing.to_io, ports].map(&:fileno)
         ENV.replace(start.environment.except(*NewMaster::STALE_VARIABLES))
         start.enter
         ENV[VARIABLE] = [VERSION, Fastrack.scoreboard.last, *files, *[launcher.subreaper?, launcher.background?].map { |yes| yes ? 1 : 0 }].join(" ")
@@ -73,7 +75,8 @@ module Fastrack
           raise Error, "the app's bundle has Fastrack #{VERSION}, and the master is #{version}: USR2 (fastrack restart) brings another version"
         end
 
-        channel, handing = numbers.values_at(:channel, :handing).map { |number| UNIXSocket.for_fd(number).tap { |socket| socket.close_on_exec = true } }
+        channel, handing, ports = numbers.values_at(:channel, :handing, :ports).map { |number| UNIXSocket.for_fd(number).tap { |socket| socket.close_on_exec = true } }
+        LentPorts.expect(ports)
         new(master: numbers[:master], channel: ControlChannel.new(channel), death_pipe: inherit(numbers[:death_pipe], "r"),
             handing: Handing.new(handing), subreaper: numbers[:subreaper] == 1, background: numbers[:background] == 1)
       end

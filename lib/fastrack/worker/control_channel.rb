@@ -125,6 +125,15 @@ module Fastrack
       nil
     end
 
+    # Has generation 0 lend its ports (LentPorts).
+    #
+    # @param socket [UNIXSocket] takes them
+    def lend(socket)
+      @socket.sendmsg_nonblock("#{LEND}\n", 0, nil, Socket::AncillaryData.unix_rights(socket))
+    rescue IO::WaitWritable, SystemCallError, IOError
+      nil
+    end
+
     # Waits in a child for KNOWN. Signals are only queued so far.
     def await_known
       # sysread does not read ahead.
@@ -219,7 +228,7 @@ module Fastrack
 
     def order_of(line)
       kind, *words = line.split
-      Order.new(kind, words, kind == FORK ? @descriptors.shift(words[1].to_i) : [])
+      Order.new(kind, words, @descriptors.shift({ FORK => words[1].to_i, LEND => 1 }.fetch(kind, 0)))
     end
 
     # @return [Integer, nil] the pid, if the answer to this order is among the messages

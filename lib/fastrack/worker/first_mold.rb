@@ -8,6 +8,7 @@ require_relative "../process/signal_trap"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/memory"
+require_relative "../upgrade/lent_ports"
 require_relative "engine_builder"
 require_relative "lost_threads"
 require_relative "mold"
@@ -72,6 +73,7 @@ module Fastrack
       # Only the first generation 0 opens log files. A later one, of a HUP, has the master's.
       @launcher.redirect_output if @starting && @seat&.opens_logs? != false
       tell_warm_up if @report
+      LentPorts.close
       tell(ControlChannel::MOLD)
       tell_memory
     end
@@ -172,6 +174,7 @@ module Fastrack
 
     def handle(order)
       case order.kind
+      when ControlChannel::LEND then order.descriptors.each { |socket| LentPorts.lend(socket, listening) }
       when ControlChannel::START then start(later: order.words.any?)
       when ControlChannel::FINISH
         @again = order.words.any?

@@ -64,6 +64,8 @@ module Fastrack
     START = "start"
     # Master to generation 0: an event of the server's. Its name and numbers follow.
     EVENT = "event"
+    # Master to generation 0: lends its ports to the next generation 0, by the socket that comes with it (LentPorts).
+    LEND = "lend"
     # Master to generation 0: the server has stopped, or has other code.
     FINISH = "finish"
 
