@@ -26,7 +26,7 @@ RSpec.describe "Fastrack::Message", once: nil do
       parsed.kind
     end
     # Each kind came, but those that molds take as orders.
-    expect(kinds.constants.map { |name| kinds.const_get(name) } - found.uniq).to contain_exactly(*%w[fork start event finish stop stats])
+    expect(kinds.constants.map { |name| kinds.const_get(name) } - found.uniq).to contain_exactly(*%w[fork start event finish lend stop stats])
   end
 
   it "has the words of a message as values" do
