@@ -33,6 +33,8 @@ pub struct Outgoing {
     /// The line in the access log, for an answer of this process.
     line: Option<Answered>,
     delivery: Delivery,
+    /// Why the body ends in its middle. The client gets what was sent before.
+    failure: Option<Error>,
     /// None for HTTP/1.1.
     pace: Option<Pace>,
     /// None until the response is a stream.
@@ -44,7 +46,7 @@ impl Outgoing {
     pub fn new(source: Source, request: InFlight) -> Self {
         let delivery = Delivery::new(request);
         let pace = delivery.pace();
-        Outgoing { source, line: None, delivery, pace, stream: None }
+        Outgoing { source, line: None, delivery, failure: None, pace, stream: None }
     }
 
     /// Leaves out the body if it is this process's own, and returns its length. A worker leaves out its own body where none is wanted.
@@ -104,6 +106,17 @@ impl Outgoing {
     }
 }
 
+impl Outgoing {
+    /// The failure, once its client has what came before: hyper discards what it has buffered.
+    fn poll_failure(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if let Some(pace) = &self.pace {
+            ready!(pace.poll_sent(cx));
+        }
+        self.delivery.cut();
+        Poll::Ready(self.failure.take().map(Err))
+    }
+}
+
 impl Body for Outgoing {
     type Data = Bytes;
     type Error = Error;
@@ -113,6 +126,9 @@ impl Body for Outgoing {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let this = &mut *self;
+        if this.failure.is_some() {
+            return this.poll_failure(cx);
+        }
         let most = match &mut this.pace {
             Some(pace) => ready!(pace.poll_room(cx)),
             None => MOST_READ,
@@ -132,10 +148,15 @@ impl Body for Outgoing {
             _ => {}
         }
         self.delivery.offer(frame.is_ready());
-        if matches!(frame, Poll::Ready(Some(Err(_)))) {
-            self.delivery.cut();
+        match frame {
+            Poll::Ready(Some(Err(error))) => {
+                self.failure = Some(error);
+                // hyper sends what it has buffered before it asks again.
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => frame,
         }
-        frame
     }
 
     fn is_end_stream(&self) -> bool {

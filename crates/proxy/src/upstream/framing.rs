@@ -1,7 +1,7 @@
 //! Where the body of a worker's response ends (RFC 9112 §6.3).
 
 use hyper::body::Bytes;
-use hyper::header::{self, HeaderMap};
+use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::response::Parts;
 use hyper::{StatusCode, Version};
 
@@ -55,14 +55,16 @@ impl Framing {
         if is_head || has_none || parts.status.is_informational() {
             return Ok(Framing::Length(0));
         }
-        let last = parts.headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
-        if let Some(codings) = last {
+        let mut codings = parts.headers.get_all(header::TRANSFER_ENCODING).iter();
+        if parts.headers.contains_key(header::TRANSFER_ENCODING) {
             if parts.version == Version::HTTP_10 {
                 return Err(Malformed("Transfer-Encoding in HTTP/1.0"));
             }
-            let coding = codings.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default();
-            let is_chunked = coding.trim_ascii().eq_ignore_ascii_case(b"chunked");
-            return Ok(if is_chunked { Framing::Chunked(Chunk::Size) } else { Framing::Close });
+            // The client gets the body with a framing of its own, which cannot name another coding.
+            if !codings.all(is_chunked) {
+                return Err(Malformed("its Transfer-Encoding is not chunked"));
+            }
+            return Ok(Framing::Chunked(Chunk::Size));
         }
         let mut lengths = parts.headers.get_all(header::CONTENT_LENGTH).iter();
         let Some(first) = lengths.next() else { return Ok(Framing::Close) };
@@ -95,6 +97,11 @@ impl Framing {
             Framing::Close => Ok((!bytes.is_empty()).then(|| Part::Data(std::mem::take(bytes)))),
         }
     }
+}
+
+/// Whether a Transfer-Encoding has chunks and no other coding.
+fn is_chunked(codings: &HeaderValue) -> bool {
+    codings.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked")
 }
 
 /// At most `left` bytes.
@@ -168,8 +175,11 @@ mod tests {
         assert_eq!(framing(""), Ok(Framing::Close));
         assert_eq!(framing("Content-Length: 5\r\n"), Ok(Framing::Length(5)));
         assert_eq!(framing("Content-Length: 5\r\nContent-Length: 5\r\n"), Ok(Framing::Length(5)));
-        assert_eq!(framing("Transfer-Encoding: gzip, Chunked\r\n"), Ok(Framing::Chunked(Chunk::Size)));
-        assert_eq!(framing("Transfer-Encoding: gzip\r\n"), Ok(Framing::Close));
+        assert_eq!(framing("Transfer-Encoding: Chunked\r\n"), Ok(Framing::Chunked(Chunk::Size)));
+        for other in ["gzip", "gzip, chunked", "chunked, chunked"] {
+            let head = Bytes::from(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {other}\r\n\r\n"));
+            assert!(Head::parse(&head, false).is_err(), "{other}");
+        }
         for invalid in ["-1", "+1", "5, 6", "", "99999999999999999999"] {
             let head = Bytes::from(format!("HTTP/1.1 200 OK\r\nContent-Length: {invalid}\r\n\r\n"));
             assert!(Head::parse(&head, false).is_err(), "{invalid}");
