@@ -118,7 +118,8 @@ class SpecRun
   MOST_UNSTEADY = 3
 
   # What runs if no file is named. Through the proxy it is the wire's specs (spec/support/front.rb).
-  FOLDERS = ENV.key?("FASTRACK_FRONT") ? %w[spec/connections spec/http spec/rack spec/streams] : ["spec"]
+  FOLDERS = { nil => ["spec"], "http1" => %w[spec/connections spec/http spec/rack spec/streams],
+              "h2" => %w[spec/http spec/rack spec/streams] }.fetch(ENV.fetch("FASTRACK_FRONT", nil))
 
   # @param arguments [Array<String>] what bin/test was given; without a file the whole of spec/ is run
   def initialize(arguments)
@@ -167,7 +168,7 @@ class SpecRun
 
   # @return [Array<String>] tags of rspec's
   def left_out
-    [*("~once" unless %w[system portable proxied].include?(@lane)), *("~packaging" unless @all)]
+    [*("~once" unless %w[system portable proxied proxied-h2].include?(@lane)), *("~packaging" unless @all)]
   end
 
   # Files, and examples named by line or id, in the order in which they start. Without a known duration a file's size says

@@ -8,7 +8,7 @@ RSpec.describe "B-half-response half a response never passes for a whole one" do
   names = %w[half half-grave]
 
   # A unix socket knows no reset: there only the framing can tell.
-  { "over TCP" => [{}, false, :reset], "over TCP, in chunks" => [{ "ChunkedTransfer" => true }, false, :reset],
+  { "over TCP" => [{}, false, Front::CUT], "over TCP, in chunks" => [{ "ChunkedTransfer" => true }, false, Front::CUT],
     "over a unix socket, in chunks" => [{ "ChunkedTransfer" => true }, true, :closed] }.each do |where, (options, unix, how)|
     context where do
       before(:context) { serve(HttpApps.ru(:pacing), options: options, unix: unix) }

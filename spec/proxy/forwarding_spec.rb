@@ -117,6 +117,27 @@ RSpec.describe "the proxy: what passes besides head and body", once: "the progra
     end
   end
 
+  it "a part that comes together with a failure of the worker's response reaches the client, whose connection is reset then" do
+    LoneProxy.open(@dir) do |proxy|
+      10.times do
+        client, worker = proxy.ask
+        worker.write("#{message("HTTP/1.1 200 OK", "Transfer-Encoding: chunked")}4\r\npart\r\nbroken\r\n")
+        expect(read_until(client, /part\r\n/)).to start_with("HTTP/1.1 200 OK")
+        expect { client.read }.to raise_error(Errno::ECONNRESET)
+        client.close
+      end
+    end
+  end
+
+  it "a response in a coding of the connection that its client would not learn of is a 502" do
+    LoneProxy.open(@dir) do |proxy|
+      client, worker = proxy.ask
+      worker.write("#{message("HTTP/1.1 200 OK", "Transfer-Encoding: gzip, chunked")}0\r\n\r\n")
+      expect(read_until(client, /\r\n\r\n/)).to start_with("HTTP/1.1 502")
+      expect(proxy.await_line("warn")).to include("Transfer-Encoding")
+    end
+  end
+
   describe "a change of protocols by HTTP/2 (RFC 8441)" do
     before(:context) { @server = Edge.start(ru: HttpApps.ru(:proxied)) }
 

@@ -88,7 +88,7 @@ RSpec.describe "C4 a kept connection, by the tables of the documentation" do
     context(unix ? "over a unix socket" : "over TCP") do
       before(:context) { serve(app, unix: unix, options: { "EarlyHints" => true, "MaxRequestPerChild" => 0 }) }
 
-      reset = unix ? :closed : :reset
+      reset = unix ? :closed : Front::CUT
       # What comes between two requests of a pipeline: its statuses, and how the connection ends if it does. What follows is not heard
       # then, and answered else.
       { "an exception" => ["/raise", [200, 500], :closed], "a header that cannot be sent" => ["/header", [200, 500], :closed],

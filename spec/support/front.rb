@@ -1,9 +1,16 @@
 # frozen_string_literal: true
 
+require_relative "translator"
+
 # The specs of the wire run a second time through the server's own proxy, with FASTRACK_FRONT=http1: a promise that holds without the proxy
-# holds with it. docs/proxy.md has a table of the differences, by the same words.
+# holds with it. docs/proxy.md has a table of the differences, by the same words. With FASTRACK_FRONT=h2 they run by HTTP/2 with TLS, too: their
+# clients' HTTP/1.1 is translated.
 module Front
-  PROXIED = ENV.fetch("FASTRACK_FRONT", "") == "http1"
+  PROXIED = ENV.key?("FASTRACK_FRONT")
+  H2 = ENV["FASTRACK_FRONT"] == "h2"
+
+  # How a response ends that is cut. The translator of HTTP/2 resets no client.
+  CUT = H2 ? :closed : :reset
 
   # Examples that the second run leaves out: for each reason the files, with a pattern of the examples' names.
   DIFFERENT = {
@@ -74,8 +81,51 @@ module Front
       "http/memory" => //,
       "http/syscalls" => //,
       "http/wakeup" => //,
-      "rack/file" => /leaves no file open/
+      "rack/file" => /leaves no file open/,
+      "rack/hijack" => /leaves no socket open/
     }
+  }.freeze
+
+  # What the run by HTTP/2 leaves out besides.
+  DIFFERENT_BY_HTTP2 = {
+    "the translator answers itself what is wrong in HTTP/1.1" => {
+      "http/limits" => //,
+      "http/refusal" => /says in a line/,
+      "http/rules" => //,
+      "http/truncated_body" => /408/
+    },
+    "the translator has connections, fields and a patience of its own" => {
+      "http/chunked_response" => /refusal of a HEAD/,
+      "http/cut_response" => /SIGKILL ends the worker in the middle|behind nginx/,
+      "http/early_refusal" => /50 MB first|StreamBody/,
+      "http/pace" => /takes nothing at all/,
+      "http/response_head" => /yields pairs/,
+      "http/upload_queue_time" => //,
+      "rack/close" => /each raises/,
+      "rack/connection_fields" => /what Connection names/,
+      "rack/error_page" => /for a bad response/,
+      "rack/kept_connection_table" => /HTTP.1\.0 gets a live/,
+      "rack/triplet" => /go by it/,
+      "streams/slots" => /waited for by a server that stops/,
+      "streams/time_limit" => /StreamTimeout, which ends|cuts streams/
+    },
+    "the translator knows no extended CONNECT" => {
+      "rack/kept_connection_table" => /switched to another|offers another protocol/,
+      "rack/protocol" => //,
+      "streams/linger" => //
+    },
+    "HTTP/2 has no reasons, and 100 Continue does not pass" => {
+      "http/expect" => /sends 100 Continue|in a streamed body/,
+      "http/response_head" => /reason of each status/,
+      "rack/kept_connection_table" => /wait for 100/
+    },
+    "the protocol is HTTP/2, the scheme https, and the client the translator" => {
+      "rack/env" => /request line|empty QUERY_STRING|rack\. variables|path and host of an absolute|head of many fields|any method|name and port|address and port|PathInfo/,
+      "rack/env_strings" => /POST, Host/,
+      "rack/reserved_names" => /beside the real ones|says the version/,
+      "rack/server_name" => //
+    },
+    "the certificate is in the folder for temporary files" => { "rack/temporary_folder" => /everybody may write|may be missing/ }
   }.freeze
 
   # What stays with the workers.
@@ -84,7 +134,12 @@ module Front
   module_function
 
   # Options of a server. Compress makes a server start its proxy.
-  def options(given) = PROXIED ? { "Compress" => true, **given } : given
+  def options(given)
+    return given unless PROXIED
+    return { "Compress" => true, **given } unless H2 && given["Port"] == 0 && !given.key?("Path") && !given.key?("Listen")
+
+    { "Compress" => true, **given.except("Host", "Port"), "Listen" => Translator.place }
+  end
 
   # @param metadata [Hash] of an example
   # @return [String, nil] why the second run leaves it out
@@ -109,6 +164,7 @@ module Front
   # @return [Array<Array(String, Regexp)>] reasons and patterns of a file
   def patterns(path)
     file = path.delete_prefix("./").delete_prefix("spec/").delete_suffix("_spec.rb")
-    DIFFERENT.filter_map { |reason, files| [reason, files[file]] if files.key?(file) }
+    tables = H2 ? [*DIFFERENT, *DIFFERENT_BY_HTTP2] : DIFFERENT
+    tables.filter_map { |reason, files| [reason, files[file]] if files.key?(file) }
   end
 end

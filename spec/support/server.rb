@@ -157,7 +157,12 @@ class Server
     found
   end
 
-  def port = listening[:port]&.to_i
+  def port
+    port = listening[:port]&.to_i
+    return port unless Front::H2 && @options["Listen"] == Translator.place
+
+    (@translator ||= Translator.new(port, file("nghttpx.log"))).port
+  end
 
   # The unix socket's path, nil on a port.
   def path = listening[:path]&.then { |found| File.expand_path(found, dir) }
@@ -252,6 +257,7 @@ class Server
   # Ends the server for good, removes its directory, and gives an Array of what was wrong.
   def finish
     problems = [end_politely, end_leftovers, own_warnings].compact
+    @translator&.stop
     FileUtils.remove_entry(@dir)
     problems
   end
