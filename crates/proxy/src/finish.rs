@@ -125,17 +125,21 @@ fn compressed(
     if asked.has(parts.status, fields) {
         return unchanged(parts, body, coding);
     }
-    let Some(coding) = coding else { return Response::from_parts(parts, Source::Worker(body)) };
-    let source = if asked.is_head() {
-        Source::Worker(body)
-    } else {
-        let Some(memory) = memory::for_encoder(&connection.encoders, coding, length) else {
-            return Response::from_parts(parts, Source::Worker(body));
-        };
-        match Compressed::new(body, coding) {
-            Ok(body) => Source::Compressed { body: Box::new(body), _memory: memory },
-            Err(body) => return Response::from_parts(parts, Source::Worker(body)),
-        }
+    if asked.is_head() {
+        coding.into_iter().for_each(|coding| compress::set_fields(fields, coding));
+        return Response::from_parts(parts, Source::Worker(body));
+    }
+    // Another coding of the client's may take less memory.
+    let mut with_memory = asked
+        .accepted
+        .codings()
+        .filter_map(|coding| Some((coding, memory::for_encoder(&connection.encoders, coding, length)?)));
+    let Some((coding, memory)) = with_memory.next() else {
+        return Response::from_parts(parts, Source::Worker(body));
+    };
+    let source = match Compressed::new(body, coding) {
+        Ok(body) => Source::Compressed { body: Box::new(body), _memory: memory },
+        Err(body) => return Response::from_parts(parts, Source::Worker(body)),
     };
     compress::set_fields(fields, coding);
     Response::from_parts(parts, source)

@@ -13,6 +13,7 @@ const ENCODERS: usize = 16 * 1024 * 1024;
 
 /// Bytes that an encoder takes at most, and for each byte of a short body.
 const ENCODER: usize = 512 * 1024;
+const BROTLI_ENCODER: usize = 1024 * 1024;
 const GZIP_ENCODER: usize = 288 * 1024;
 const LEAST_ENCODER: usize = 64 * 1024;
 const PER_BYTE: u64 = 4;
@@ -30,7 +31,11 @@ static RESPONSE_SHARES: LazyLock<Arc<Shares>> = LazyLock::new(|| Shares::new(RES
 
 /// Memory for the encoder of a body of this length; None: the client with this share holds too much of it, and the body stays as it is.
 pub fn for_encoder(share: &Arc<Share>, coding: Coding, length: Option<u64>) -> Option<Part> {
-    let most = if coding == Coding::Gzip { GZIP_ENCODER } else { ENCODER };
+    let most = match coding {
+        Coding::Zstd => ENCODER,
+        Coding::Brotli => BROTLI_ENCODER,
+        Coding::Gzip => GZIP_ENCODER,
+    };
     let needed = length.and_then(|length| usize::try_from(length.saturating_mul(PER_BYTE)).ok());
     let amount = needed.map_or(most, |needed| needed.saturating_add(LEAST_ENCODER).min(most));
     ENCODER_SHARES.try_take(share, amount)
