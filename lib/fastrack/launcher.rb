@@ -254,15 +254,6 @@ module Fastrack
       LogFiles.remember
     end
 
-    # Prepares memory for forks, in the process that has loaded the app. Compacts the heap and makes objects old, because each worker would
-    # copy young objects at its first garbage collection. Fills the space between malloc's blocks, because each worker would copy a page to
-    # use it. Gives back the part of the stack that only the boot has used.
-    def make_shareable
-      prepare_objects
-      Fastrack.fill_heap_holes
-      Fastrack.release_stack
-    end
-
     private
 
     # @return [Hash] options with a pid file of their own: another generation 0 reads them after #disown_pid_file
@@ -401,21 +392,5 @@ module Fastrack
     end
 
     def no_effect(option, reason) = Log.line("#{@configuration.source(option)} has no effect: #{reason}")
-
-    def prepare_objects
-      return make_old unless Process.respond_to?(:warmup)
-
-      Process.warmup
-      # A compacted heap has little room left. This collection lets the heap grow. Without it each worker would need a full mark to grow,
-      # and on Ruby 3.3 a full mark writes to the code of all methods.
-      GC.start if RUBY_VERSION.start_with?("3.3.")
-    end
-
-    # An object is old once it has survived three collections, and minor collections skip old objects. The full collection comes last,
-    # because Ruby sets by it how many old objects may exist before the next one.
-    def make_old
-      3.times { GC.start(full_mark: false) }
-      GC.start
-    end
   end
 end

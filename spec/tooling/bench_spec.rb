@@ -20,6 +20,7 @@ RSpec.describe "The benchmark", once: "the benchmark's programs" do
     "queue_time" => [%w[--upload 0.4 --queue 0.2], /^fastrack, no router +blind +\d+ +\d+$/],
     "deploys" => [%w[--usr2 1 --seconds 2 --rounds 1 --streams 2 --sockets 1],
                   /\A1 USR2s\n(?:  .+ \d+ requests, \d+ lost\n){7}2 s, .*\n(?:  .+ \d+ requests, \d+ lost\n){7}3 streams and sockets: \d+ ended in order, .*\nload: /],
+    "stalled" => [%w[--clients 1 --streams 2 --codings identity --after 0], /^identity +idle #{number} MB, at most #{number} MB \(\d+ requests reached workers\)/],
     "streams" => [%w[--seconds 1 --rounds 1 --streams 5 --memory 20], /\Ap99 alone #{number} ms, beside 5 streams #{number} ms: #{number} times\na stream takes #{number} KB; .*\nload: /],
     # CPU of each server for a request, and the memory of the proxy's process.
     "proxy" => [%w[--quick --only hello --server nginx], /^hello +fastrack #{number} \(1\.00\), nginx #{number} \(#{number}\)\n0 clients: #{number} MB\n/],

@@ -6,6 +6,7 @@ require_relative "../process/guards"
 require_relative "../process/held_child"
 require_relative "../process/last_words"
 require_relative "../process/memory"
+require_relative "../process/shareable_memory"
 require_relative "../upgrade/handing"
 require_relative "../worker"
 require_relative "../worker/control_channel"
@@ -150,7 +151,7 @@ module Fastrack
     #
     # @return [Boolean] whether before_fork was called for the first worker
     def prepare_master
-      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil)).tap { @launcher.make_shareable }
+      @launcher.hooks.call_hook(:before_fork, Worker.new(0, @launcher, @app, nil)).tap { ShareableMemory.prepare }
     end
 
     # Lets the process that has read the ConfigFile go on.

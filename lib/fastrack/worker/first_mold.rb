@@ -8,6 +8,7 @@ require_relative "../process/signal_trap"
 require_relative "../process/guards"
 require_relative "../process/last_words"
 require_relative "../process/memory"
+require_relative "../process/shareable_memory"
 require_relative "../upgrade/lent_ports"
 require_relative "engine_builder"
 require_relative "lost_threads"
@@ -95,7 +96,7 @@ module Fastrack
       @leftovers = WarmUp::Leftovers.new if configuration.warm_up
       load_app unless @launcher.loaded?
       warm_up if configuration.warm_up
-      @launcher.make_shareable unless @launcher.loaded? && @report.nil?
+      ShareableMemory.prepare unless @launcher.loaded? && @report.nil?
     end
 
     def load_app
