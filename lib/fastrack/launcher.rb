@@ -9,6 +9,7 @@ require_relative "listener/listener_set"
 require_relative "log"
 require_relative "master"
 require_relative "master/process_setup"
+require_relative "memory/shareable"
 require_relative "process/guards"
 require_relative "process/last_words"
 require_relative "process/pid_file"
@@ -53,10 +54,7 @@ module Fastrack
       loadable = app.respond_to?(:load) && !app.respond_to?(:call)
       raise Error, "the app does not respond to call: #{app.inspect[0, 200]}" unless loadable || app.respond_to?(:call)
 
-      EarlyErrors.take_over
-      LastWords.take_over
-      @seat = Seat.take_over
-      @master_pid = @seat&.master || Process.pid
+      inherit
       StartCommand.current.daemonized if options[:daemonize]
       # The extension is loaded here, because requiring the gem must work where the extension is not built.
       require_relative "native"
@@ -256,7 +254,15 @@ module Fastrack
 
     private
 
-    # @return [Hash] options with a pid file of their own: another generation 0 reads them after #disown_pid_file
+    # Takes over what the process that has started this one leaves to it.
+    def inherit
+      EarlyErrors.take_over
+      LastWords.take_over
+      @seat = Seat.take_over
+      @master_pid = @seat&.master || Process.pid
+    end
+
+    # @return [Hash] options with a pid file of their own: another generation 0 reads them later
     def keep_pid_file(options)
       @rackups_pid_file = options[:pid]
       @rackups_pid_file ? options.merge(pid: @rackups_pid_file.dup) : options
@@ -293,16 +299,11 @@ module Fastrack
       @first_reading.configuration do |settings|
         SafeFile.user = @roots&.user
         logger = settings.dig("values", "Logger")
-        next read_here if logger && @roots.nil?
+        next extend_load_path.then { @reading.call(output: Seat::Lines.new, warnings: Seat::Lines.new) } if logger && @roots.nil?
 
         Log.line("the logger gets no lines of the master, because root does not read the ConfigFile at USR2; a start changes that", :warn) if logger
         HandedConfiguration.at_start(*@options, settings, @roots)
       end
-    end
-
-    def read_here
-      extend_load_path
-      @reading.call(output: Seat::Lines.new, warnings: Seat::Lines.new)
     end
 
     def extend_load_path = (@app.extend_load_path if @app.respond_to?(:extend_load_path))

@@ -170,10 +170,7 @@ module Fastrack
     # @param prepared [Boolean] see FirstMold
     # @return [MoldHandle]
     def fork_mold(starting: false, prepared: false)
-      ours, handing = Handing.pair unless starting
-      ports, lent = UNIXSocket.pair(:SEQPACKET) unless starting
-      # Without a scoreboard to inherit the process is a fork.
-      errors = EarlyErrors.open unless starting || @launcher.loaded? || @workers.scoreboard.fd.nil?
+      (ours, handing), (ports, lent), errors = starting ? [[], []] : pairs
       mold = ForkGuard.own_fork do
         kept = [@death_pipe.first, handing, ports].compact
         pid, channel = ControlChannel.fork(ControlChannel.pair, kept, @launcher.hooks.fork_limit) do |theirs|
@@ -193,6 +190,13 @@ module Fastrack
       mold
     ensure
       [handing, ports, lent].each { |one| one&.close }
+    end
+
+    # @return [Array] for a process beside generation 0: the pair of its settings, that of the ports, and the file for its errors
+    def pairs
+      # Without a scoreboard to inherit the process is a fork.
+      errors = EarlyErrors.open unless @launcher.loaded? || @workers.scoreboard.fd.nil?
+      [Handing.pair, UNIXSocket.pair(:SEQPACKET), errors]
     end
 
     # Handles messages of generation 0.
