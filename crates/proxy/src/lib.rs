@@ -53,6 +53,10 @@ mod worker_socket;
 use std::path::Path;
 use std::process::ExitCode;
 
+// What a worker sends may be anything that its app writes: the fuzz target reads it, too.
+pub use upstream::framing::{Framing, Part};
+pub use upstream::head::{Head, Malformed};
+
 /// Runs the program's command.
 pub fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

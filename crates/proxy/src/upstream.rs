@@ -5,8 +5,8 @@
 
 mod body;
 mod exchange;
-mod framing;
-mod head;
+pub mod framing;
+pub mod head;
 mod kept;
 mod sending;
 mod tail;

@@ -162,6 +162,8 @@ fn incomplete(bytes: &Bytes) -> Result<Option<Part>, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::upstream::head::Head;
 
@@ -215,6 +217,21 @@ mod tests {
         }
         let (data, trailers, rest) = decode("1\r\na\r\n0\r\n\r\nHTTP", 1000).expect("no error");
         assert_eq!((&data[..], trailers, &rest[..]), ("a", None, "HTTP"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_data_arrives_whole_by_chunks(parts in prop::collection::vec("[a-z\r\n]{1,30}", 0..8), piece in 1usize..40) {
+            let chunks: String = parts.iter().map(|part| format!("{:x}\r\n{part}\r\n", part.len())).collect();
+            let (data, _, rest) = decode(&format!("{chunks}0\r\n\r\nrest"), piece).expect("no error");
+            prop_assert_eq!((data, &rest[..]), (parts.concat(), "rest"));
+        }
+
+        #[test]
+        fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let (mut framing, mut bytes) = (Framing::Chunked(Chunk::Size), Bytes::from(bytes));
+            while let Ok(Some(_)) = framing.decode(&mut bytes) {}
+        }
     }
 
     #[test]
