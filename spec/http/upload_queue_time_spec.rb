@@ -78,7 +78,8 @@ RSpec.describe "the queue time of a slow upload", once: "measured without Ruby" 
     server = Server.start(ru: ru, options: { MaxWorkers: 1 })
     server.connect do |io|
       _, queue, wait, = post(io, "X-Request-Start: t=#{now - 7}")
-      expect([queue, wait]).to match([be_between(7, 7 + (upload / 4)), be_between(upload * 0.75, upload + GcMode.patient(5))])
+      # A router's clock has microseconds, the time of the head has a tick of the kernel.
+      expect([queue, wait]).to match([be_between(6.9, 7 + (upload / 2)), be_between(upload * 0.75, upload + GcMode.patient(5))])
     end
     server = Server.start(ru: ru, options: options)
     server.connect do |io|
