@@ -8,7 +8,7 @@ RSpec.describe "A Rails app with PostgreSQL", skip: AppRails.missing do
   include_context "with a Rails app"
 
   before(:context) do
-    @server = @app.serve(options: { MaxWorkers: 3 })
+    @server = @app.serve(options: { MaxWorkers: 3 }, warm_up: true)
     @server.await_workers(3)
   end
 

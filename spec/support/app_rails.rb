@@ -57,9 +57,9 @@ class AppRails
 
   # Through rackup, with the app's own ConfigFile. Whenever Rails has done with a request, and not before its body was
   # closed, the log gets a line: COMPLETED and the worker's pid.
-  def serve(options:, env: {})
+  def serve(options:, env: {}, warm_up: false)
     # The ConfigFile would have the last word on these. Pages of a warm-up would count as requests.
-    config = File.read(path("config/fastrack.rb")).lines.grep_v(/\A(?:max|min|warm)_/).join
+    config = File.read(path("config/fastrack.rb")).lines.grep_v(warm_up ? /\A(?:max|min)_/ : /\A(?:max|min|warm)_/).join
     ru = <<~RUBY
       require "#{path("config/environment")}"
       Rails.application.executor.to_complete { puts "#{COMPLETED} \#{Process.pid}" }
