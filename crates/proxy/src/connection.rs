@@ -51,6 +51,8 @@ pub struct Connection {
     requests: AtomicU32,
     /// Whether a part of a request's head has arrived.
     is_partial: AtomicBool,
+    /// Whether a client of HTTP/1 has not sent the whole body of its last request.
+    owes_body: AtomicBool,
     /// Whether the client has asked by HTTP/2. Bytes that such a client sends between requests may be a PING, SETTINGS or WINDOW_UPDATE, and no head.
     has_frames: AtomicBool,
     /// Whether bytes for the client are buffered, because its socket has not taken them.
@@ -108,6 +110,7 @@ impl Connection {
             requests: AtomicU32::new(0),
             // The first head has the time of a head, and not that of an idle connection.
             is_partial: AtomicBool::new(true),
+            owes_body: AtomicBool::new(false),
             has_frames: AtomicBool::new(false),
             is_sending: AtomicBool::new(false),
             since: AtomicU64::new(0),
@@ -150,10 +153,12 @@ impl Connection {
         Some(left.min(next_look))
     }
 
-    /// Whether nothing has been on its way for this time, in either direction.
+    /// Whether nothing has been on its way for this time, in either direction. A response may come before its request's body is whole: the
+    /// next bytes are of that body then, and of no request. Neither are bytes after the server's end.
     pub fn is_quiet(&self, time: Duration) -> bool {
         let is_idle = self.requests.load(Relaxed) == 0 && !self.is_partial.load(Relaxed);
-        is_idle && !self.is_sending.load(Relaxed) && self.elapsed(&self.since) >= time
+        let may_ask = !self.owes_body.load(Relaxed) && !self.has_ended();
+        is_idle && may_ask && !self.is_sending.load(Relaxed) && self.elapsed(&self.since) >= time
     }
 
     /// Time that the client has left for another request, if the process is to end; None: the time is over.
@@ -168,6 +173,11 @@ impl Connection {
     /// Whether the client's socket took no more bytes at the last try.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Relaxed)
+    }
+
+    /// Notes whether the client has not sent the whole body of its last request.
+    fn set_owes_body(&self, owes_body: bool) {
+        self.owes_body.store(owes_body, Relaxed);
     }
 
     /// Notes whether bytes for the client are buffered, because its socket has not taken them.

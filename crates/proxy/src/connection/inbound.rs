@@ -198,6 +198,12 @@ impl Inbound {
 
     /// Judges bytes up to the first that cannot be passed as they are.
     fn sort(&mut self, bytes: &[u8], connection: &Connection) -> Sorted {
+        let sorted = self.judge_each(bytes, connection);
+        connection.set_owes_body(self.judge.is_within_body());
+        sorted
+    }
+
+    fn judge_each(&mut self, bytes: &[u8], connection: &Connection) -> Sorted {
         let mut passed = 0;
         let stop = |passed, judged, then| Sorted { passed, judged, then };
         loop {

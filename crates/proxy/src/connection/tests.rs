@@ -75,9 +75,22 @@ async fn a_connection_is_quiet_between_requests_only() {
     connection.is_sending.store(true, Relaxed);
     assert!(!connection.is_quiet(second), "the client has not taken the response");
     connection.is_sending.store(false, Relaxed);
+    connection.set_owes_body(true);
+    assert!(!connection.is_quiet(second), "the next bytes are of a body");
+    connection.set_owes_body(false);
+    assert!(connection.is_quiet(second));
     connection.received();
     tokio::time::advance(second).await;
     assert!(!connection.is_quiet(second), "a head has begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_not_quiet_after_the_servers_end() {
+    let connection = connection();
+    drop(connection.begin_request(Version::HTTP_11));
+    connection.end();
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(!connection.is_quiet(Duration::from_secs(1)));
 }
 
 #[tokio::test]

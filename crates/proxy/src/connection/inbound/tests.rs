@@ -149,3 +149,16 @@ fn the_clients_end_within_a_body_is_told_at_once() {
     let mut buf = ReadBuf::new(&mut space);
     assert!(inbound.poll_read(&connection, &mut cx, &mut buf, |_, _| Poll::Ready(Ok(()))).is_ready());
 }
+
+#[test]
+fn a_client_owes_the_rest_of_a_body() {
+    let connection = connection();
+    drop(connection.begin_request(hyper::Version::HTTP_11));
+    let mut inbound = inbound(false);
+    let time = std::time::Duration::ZERO;
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhe";
+    read(&mut inbound, &connection, &[head]).expect("a request");
+    assert!(!connection.is_quiet(time));
+    read(&mut inbound, &connection, &[b"llo"]).expect("the rest");
+    assert!(connection.is_quiet(time));
+}
