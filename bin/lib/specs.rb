@@ -114,6 +114,9 @@ end
 
 # All files, and what came of them.
 class SpecRun
+  # Seconds after which a file that hangs is ended.
+  LONGEST = 900
+
   # More files than this that fail are not run again.
   MOST_UNSTEADY = 3
 
@@ -215,10 +218,23 @@ class SpecRun
     trap(:TERM) { running.each_key { |pid| Process.kill(:INT, pid) } && waiting.clear }
     until waiting.empty? && running.empty?
       while running.size < processes && (file = waiting.shift)
-        running[file.start] = file
+        pid = file.start
+        running[pid] = [file, limit(pid)]
       end
       pid, status = Process.wait2
-      finish(running.delete(pid), status)
+      file, limit = running.delete(pid)
+      limit.kill
+      finish(file, status)
+    end
+  end
+
+  # Ends a file that hangs. At the first INT rspec would end after the example, at the second at once.
+  def limit(pid)
+    Thread.new do
+      sleep LONGEST
+      2.times { Process.kill(:INT, pid) && sleep(1) }
+    rescue Errno::ESRCH
+      nil
     end
   end
 

@@ -20,7 +20,7 @@ RSpec.describe "A plugin of Puma's", exec: "generation 0 is a program of its own
           Process.wait(@queue)
           File.write("stopped", "\#{$$}\\n", mode: "a")
         end
-        in_background { loop { server.accept.tap { |client| client.write("\#{VERSION_OF_APP} \#{$$}") }.close } rescue nil }
+        in_background { loop { server.accept.tap { |client| client.puts("\#{VERSION_OF_APP} \#{$$}") }.close } rescue nil }
       end
     end
   RUBY
@@ -33,9 +33,10 @@ RSpec.describe "A plugin of Puma's", exec: "generation 0 is a program of its own
                  files: { "puma.rb" => "bind 'tcp://127.0.0.1:0'\nplugin :port\nworkers 2", "lib/puma/plugin/port.rb" => plugin }, env: { "RUBYLIB" => "lib" })
   end
 
-  # What the plugin says: the version of its app, and its process. Nobody may accept where a process has only the socket.
+  # What the plugin says: the version of its app, and its process. Nobody may accept where a process has only the socket. The plugin's
+  # process may have a copy of the client's socket, so that its end may never come.
   def said
-    version, pid = TCPSocket.open("127.0.0.1", @port) { |socket| socket.wait_readable(5) ? socket.read : "" }.split
+    version, pid = TCPSocket.open("127.0.0.1", @port) { |socket| socket.wait_readable(5) ? socket.gets.to_s : "" }.split
     [version, pid.to_i]
   rescue SystemCallError
     nil
