@@ -32,7 +32,7 @@ module Fastrack
     ALONE = ->(seconds, &block) { TimeLimit.new.run(seconds, -> {}, &block) }
 
     class << self
-      # @return [Array<Array(WarmUpPages, String)>, nil] paths that the app has answered in the process that has forked this one; nil: none
+      # @return [Array<Array(WarmUpPages, String)>, nil] paths that the app has answered in generation 0; nil: none
       attr_accessor :pages
     end
 

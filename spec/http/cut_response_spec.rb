@@ -24,7 +24,7 @@ RSpec.describe "D11 a response that only the close ends", once: "bytes on the wi
     HttpPeer.new(server, **options).write(message("GET #{path} HTTP/#{protocol}", "Host: a", "Connection: close"))
   end
 
-  # Without the lines of its chunks, if it has any.
+  # The body without the lines of its chunks.
   def body_of(peer) = peer.received.split("\r\n\r\n", 2).last.gsub(/\h+\r\n|\r\n/, "")
 
   [["/gate", "1.0"], ["/gate", "1.1"], ["/hijack", "1.0"], ["/hijack", "1.1"]].each do |path, protocol|

@@ -13,6 +13,7 @@ RSpec.describe "fastrack profile", linux: "signals for single threads" do
     run lambda { |env|
       File.write(File.expand_path("begun", __dir__), "")
       burn(File.expand_path("go", __dir__)) if env["PATH_INFO"] == "/burn"
+      GC.start until env["PATH_INFO"] != "/collect" || File.exist?(File.expand_path("go", __dir__))
       [200, {}, ["ok"]]
     }
   RUBY
@@ -45,6 +46,16 @@ RSpec.describe "fastrack profile", linux: "signals for single threads" do
     sampled = read["profiles"].first
     expect(sampled).to include("type" => "sampled", "endValue" => counts.sum(&:last))
     expect(sampled["samples"].flatten.uniq.size).to eq(read["shared"]["frames"].size)
+  end
+
+  it "counts garbage collection as such, and reads no frames meanwhile" do
+    server = serve
+    client = Thread.new { server.get("/collect") }.tap { server.await_file("begun") }
+    output, status = profile(server)
+    server.write("go", "")
+    client.join
+    expect([status.exitstatus, output]).to match([0, /samples/])
+    expect(File.read(files(server, "collapsed.txt").first)).to match(/^\(garbage collection\) \(native\) \d+$/)
   end
 
   it "divides the samples by what the threads have to do with the GVL, where that is measured" do

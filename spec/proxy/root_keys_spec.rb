@@ -19,17 +19,8 @@ RSpec.describe "the proxy: keys that only root can read", if: Process.uid.zero? 
 
   both = "user 'nobody'\nproxy_user 'daemon'\n"
 
-  # Answers with what a file has.
-  reader = <<~RUBY
-    run(lambda do |env|
-      found = begin
-        File.binread(env["QUERY_STRING"])
-      rescue SystemCallError => e
-        e.class
-      end
-      [200, { "content-type" => "text/plain" }, [found.to_s]]
-    end)
-  RUBY
+  # Answers with the content of a file, or with the reason why the app cannot read it.
+  reader = 'run ->(env) { [200, { "content-type" => "text/plain" }, [(File.binread(env["QUERY_STRING"]) rescue $!.class.to_s)]] }'
 
   def nobody = Etc.getpwnam("nobody").uid
 

@@ -10,7 +10,7 @@ require_relative "folder"
 class Translator
   PROGRAM = ENV["PATH"].to_s.split(":").push("/usr/sbin").map { |folder| File.join(folder, "nghttpx") }.find { |path| File.executable?(path) }
 
-  # What it would add, change or end by itself.
+  # nghttpx would add fields, change paths and end idle connections.
   OPTIONS = %w[
     --single-process --insecure --no-ocsp --no-via --no-server-rewrite --no-location-rewrite --no-add-x-forwarded-proto
     --no-strip-incoming-x-forwarded-proto --frontend-read-timeout=1h --frontend-write-timeout=1h --frontend-keep-alive-timeout=1h

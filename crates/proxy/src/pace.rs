@@ -25,7 +25,7 @@ pub struct Taker {
 const FIRST: usize = 8 * 1024;
 const MOST: usize = 128 * 1024;
 
-/// So many times as many may wait after the client has taken them.
+/// The room grows by this factor once the client has taken as much as the room holds.
 const GROWTH: usize = 4;
 
 /// A part of so few bytes is not counted: that would cost more. A body may end with it.

@@ -95,7 +95,7 @@ impl WorkerSocket {
         })
     }
 
-    /// Ready when the worker has ended the connection. What it sends before is of no use.
+    /// Ready when the worker has ended the connection. Discards all that the worker sends before.
     pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()> {
         while ready!(self.poll_read(cx, MOST_READ)).is_ok_and(|bytes| !bytes.is_empty()) {}
         Poll::Ready(())

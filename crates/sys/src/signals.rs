@@ -48,7 +48,7 @@ pub(crate) fn without_sigpipe<T>(
 /// Whether there are more than two [spare signals](spare_signal).
 pub const HAS_SPARE_SIGNALS: bool = cfg!(not(portable));
 
-/// A signal that C libraries, debuggers and languages do not use; `which` is 0 or 1, or 2 where there are more.
+/// A signal that C libraries, debuggers and languages do not use; `which` is 0 or 1, or up to 3 where there are more.
 pub fn spare_signal(which: i32) -> i32 {
     backend::spare_signal(which)
 }

@@ -21,7 +21,7 @@ pub(crate) use interned::interned;
 pub(crate) use protect::{callback, protect, Raised};
 pub(crate) use scoped_ref::ScopedRef;
 pub(crate) use strings::{
-    all_strings, as_string, as_string_or_strings, bytes, format_into, string, total_length,
+    all_strings, as_string, as_string_or_strings, bytes, bytes_or, format_into, string, total_length,
 };
 pub(crate) use thread_events::{forget_activity, report_activity};
 pub(crate) use value::{call, call_if_defined, is_array, is_string, NIL, UNDEF};

@@ -15,7 +15,7 @@ module Fastrack
     # Reads of a channel in a row: what a socket holds, and a whole profile.
     READS = 2 * MOST_BYTES / 4096
 
-    # Seconds for the worker to tell its result. It has less time (WorkerProfile::TIME).
+    # Seconds that the worker has to tell its result. The worker itself gives up earlier: WorkerProfile::TIME.
     RESULT_TIME = 15
 
     # @param workers [Workers]

@@ -7,7 +7,7 @@ module Fastrack
   module PumaStats
     module_function
 
-    # What Puma.stats_hash returns. A worker's requests that wait are its backlog, as in Puma's thread pool.
+    # The Hash of Puma.stats_hash. The backlog of a worker is the number of its requests that wait for a thread, as in Puma's pool.
     #
     # @return [Hash{Symbol => Object}] in a process that belongs to no server: without a worker
     def stats

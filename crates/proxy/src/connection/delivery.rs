@@ -13,7 +13,7 @@ use crate::work::{Kind, Lasting};
 pub struct Delivery {
     request: InFlight,
     is_offered: bool,
-    /// That of the HTTP/2 stream.
+    /// The clock of the HTTP/2 stream; None for HTTP/1.1.
     clock: Option<Arc<Clock>>,
 }
 

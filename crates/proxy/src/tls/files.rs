@@ -42,7 +42,7 @@ impl CertificateFiles {
         self.descriptor.is_none() && self.pairs.iter().any(|(cert, _)| !cert.path.exists())
     }
 
-    /// What the files have.
+    /// The contents of the files: the master's copies, or what this process reads itself.
     pub fn contents(&self, passed: &mut Passed) -> Result<Contents, String> {
         let Some(index) = self.descriptor else {
             return Ok(Contents::read(self.paths()));

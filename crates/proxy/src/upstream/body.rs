@@ -69,7 +69,7 @@ impl WorkerBody {
         Response::from_parts(parts, body)
     }
 
-    /// The connection that has become a tunnel.
+    /// Turns the response into a tunnel, after 101. None if its connection has ended.
     pub fn into_tunnel(mut self) -> Option<Wire> {
         let first = std::mem::take(&mut self.read);
         self.socket.take().map(|socket| Wire::new(socket, first))

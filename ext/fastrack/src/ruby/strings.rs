@@ -24,6 +24,21 @@ pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(RSTRING_PTR(string).cast(), RSTRING_LEN(string) as usize) }
 }
 
+/// The bytes of a String, or `default` for another object.
+///
+/// # Safety
+/// As [`bytes`]. Also without the GVL, if the object is alive and no String that changes.
+pub(crate) unsafe fn bytes_or(object: VALUE, default: &[u8]) -> &[u8] {
+    // SAFETY: as this function's.
+    unsafe {
+        if is_string(object) {
+            bytes(object)
+        } else {
+            default
+        }
+    }
+}
+
 /// The text of a value, in a buffer on the stack, cut off at the buffer's size.
 pub(crate) fn format_into<const SIZE: usize>(buffer: &mut [u8; SIZE], value: impl Display) -> &[u8] {
     let mut rest = &mut buffer[..];

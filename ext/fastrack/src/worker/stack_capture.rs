@@ -4,7 +4,7 @@
 
 use std::cell::UnsafeCell;
 use std::io::Write;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use rb_sys::*;
 
 use fastrack_sys as sys;
 
-use crate::ruby::{bytes, format_into, is_string, NIL};
+use crate::ruby::{bytes_or, format_into, NIL};
 
 /// Maximum number of frames.
 const MAX_FRAMES: usize = 200;
@@ -34,6 +34,12 @@ const WRITTEN: u8 = 3;
 
 static STATE: AtomicU8 = AtomicU8::new(IDLE);
 
+/// The number of the thread that was signalled. Another one may answer a capture that nobody waits for any more.
+static TARGET: AtomicU64 = AtomicU64::new(0);
+
+/// The frame of each thread during a garbage collection, which may move what the frames are read from.
+const COLLECTION: &[u8] = b"(native):0:in (garbage collection)\n";
+
 struct Text(UnsafeCell<(usize, [u8; MAX_TEXT])>);
 
 // SAFETY: the handler has it while STATE is WRITING, and `of` while STATE is WRITTEN.
@@ -48,9 +54,10 @@ static CAPTURES: Mutex<()> = Mutex::new(());
 /// `millis` milliseconds: it is in a system call that cannot be interrupted, or has ended.
 pub(super) fn of(thread: i32, millis: u64) -> Option<Vec<u8>> {
     let _one = CAPTURES.lock().unwrap_or_else(PoisonError::into_inner);
-    let signal = sys::spare_signal(1);
+    let signal = sys::spare_signal(3);
     // SAFETY: `write_frames` is async-signal-safe, see there.
     unsafe { sys::handle_signal(signal, write_frames) }.ok()?;
+    TARGET.store(u64::try_from(thread).unwrap_or(0), Ordering::SeqCst);
     STATE.store(ASKED, Ordering::SeqCst);
     let deadline = Instant::now() + Duration::from_millis(millis);
     let mut waits = sys::signal_thread(thread, signal);
@@ -72,15 +79,22 @@ pub(super) fn of(thread: i32, millis: u64) -> Option<Vec<u8>> {
 
 /// The handler. Calls only functions that signal-safety(7) allows, and Ruby functions that only read.
 extern "C" fn write_frames(_signal: i32) {
+    if sys::ThreadId::current().is_some_and(|own| own.number() != TARGET.load(Ordering::SeqCst)) {
+        return;
+    }
     if STATE.compare_exchange(ASKED, WRITING, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return;
     }
     // SAFETY: STATE is WRITING, so that nobody else uses the text.
     let (length, text) = unsafe { &mut *TEXT.0.get() };
     let mut rest = &mut text[..];
-    // SAFETY: the arrays have MAX_FRAMES elements. The frames of the current thread do not change during its handler.
+    // SAFETY: the arrays have MAX_FRAMES elements. The frames of the current thread do not change during its handler, and no collection
+    // frees the code of running methods. Only a compaction (GC.compact, GC.auto_compact) moves it. A compaction that has begun is seen. What
+    // remains is one that another thread begins, and that comes to this code, while this handler runs in a thread without the GVL.
     unsafe {
-        if ruby_native_thread_p() != 0 {
+        if rb_during_gc() != 0 {
+            let _ = rest.write(COLLECTION);
+        } else if ruby_native_thread_p() != 0 {
             let (mut frames, mut lines) = ([NIL; MAX_FRAMES], [0; MAX_FRAMES]);
             let found = rb_profile_frames(0, MAX_FRAMES as _, frames.as_mut_ptr(), lines.as_mut_ptr());
             let found = usize::try_from(found).unwrap_or(0).min(MAX_FRAMES);
@@ -98,7 +112,7 @@ unsafe fn write_frame(frame: VALUE, line: i32, rest: &mut &mut [u8]) {
     let mut digits = [0; 12];
     // SAFETY: both functions return existing Strings of the frame's code, which live as long as the running code.
     let (path, label) = unsafe {
-        (text(rb_profile_frame_path(frame), b"(native)"), text(rb_profile_frame_label(frame), b"?"))
+        (bytes_or(rb_profile_frame_path(frame), b"(native)"), bytes_or(rb_profile_frame_label(frame), b"?"))
     };
     let parts = [path, b":", format_into(&mut digits, line), b":in ", label];
     if parts.iter().map(|part| part.len()).sum::<usize>() < rest.len() {
@@ -112,15 +126,4 @@ unsafe fn write_frame(frame: VALUE, line: i32, rest: &mut &mut [u8]) {
 fn put(byte: u8, rest: &mut &mut [u8]) {
     // There is room, see `write_frame`.
     let _ = rest.write(&[byte]);
-}
-
-unsafe fn text(value: VALUE, default: &[u8]) -> &[u8] {
-    // SAFETY: the caller's value is alive; only the bytes of a String are read.
-    unsafe {
-        if is_string(value) {
-            bytes(value)
-        } else {
-            default
-        }
-    }
 }

@@ -15,9 +15,8 @@ use rb_sys::*;
 use fastrack_engine::ThreadDumper;
 use fastrack_sys as sys;
 
+use crate::ruby::{bytes_or, format_into, NIL};
 use crate::worker::stack_capture;
-
-use crate::ruby::{bytes, format_into, is_string, NIL};
 
 /// Maximum number of frames in the dump of a thread.
 const MAX_FRAMES: usize = 100;
@@ -147,19 +146,8 @@ unsafe fn write_frame(frame: VALUE, line: i32) {
     // SAFETY: both functions return existing Strings of the frame's code.
     let (path, label) = unsafe { (rb_profile_frame_path(frame), rb_profile_frame_label(frame)) };
     // SAFETY: the Strings live as long as the running code.
-    let (path, label) = unsafe { (text(path, b"(native)"), text(label, b"?")) };
+    let (path, label) = unsafe { (bytes_or(path, b"(native)"), bytes_or(label, b"?")) };
     write_line(&[b"    ", path, b":", format_into(&mut digits, line), b": in ", label]);
-}
-
-unsafe fn text(value: VALUE, default: &[u8]) -> &[u8] {
-    // SAFETY: the caller's value is alive; only the bytes of a String are read.
-    unsafe {
-        if is_string(value) {
-            bytes(value)
-        } else {
-            default
-        }
-    }
 }
 
 /// Writes a line with one system call, so that the lines of several processes do not mix.
