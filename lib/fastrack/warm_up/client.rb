@@ -5,6 +5,8 @@ require "socket"
 module Fastrack
   class WarmUp
     # Asks the app over the server's own unix socket, as a client whom a proxy has passed on. The block of `warm_up` gets it.
+    #
+    # By hand, because net/http would be loaded in the app's process: an app that forgets to require it would work with a warm-up only.
     class Client
       # @!parse
       #   The app's answer.
